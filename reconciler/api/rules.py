@@ -81,6 +81,7 @@ PAGES: Final[Mapping[str, Rule]] = {
     "GET /jobs/{name}": "see-job",
     "GET /jobs/{name}/logs": "read-job",
     "POST /jobs/{name}/{verb}": "steer-job",
+    "GET /live": "look",
     "GET /map.json": "look",
     "GET /queues": "look",
     "GET /rounds": "look",

@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 from http import HTTPStatus
-from threading import Lock
-from typing import Final, NamedTuple
 
 from fastapi import APIRouter, Header, Request, Response
 
-from reconciler.api.alert_views import alert_conditions
-from reconciler.api.payloads import LEADING
 from reconciler.api.services import Services
 from reconciler.api.views import queue_views
 from reconciler.lifecycle.interventions.effects import about
-from reconciler.web.cluster_map import map_of
 from reconciler.web.cluster_summary import ClusterSummary
+from reconciler.web.latest_map import LatestMap
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page
 from reconciler.web.queue_tree import queue_rows
-from solver.model.document import encode
+from reconciler.web.troubles import conditions_of, troubles
 from solver.model.snapshot import Snapshot
-from solver.policy.policy import Policy
-
-_GOOD: Final = frozenset({"Ready", LEADING})
-"""Conditions that are as they should be where they hold; all others where they don't."""
-
-
-class PackedMap(NamedTuple):
-    """The map of a snapshot under a policy, as it is sent."""
-
-    snapshot: Snapshot
-    policy: Policy
-    packed: bytes
-    tag: str
 
 
 class ClusterPages:
     """The endpoints; `router` has them all. What a snapshot says is worked out once, however many look."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, latest: LatestMap) -> None:
         self._services = services
+        self._latest = latest
         self._summary: tuple[Snapshot, ClusterSummary] | None = None
-        self._packing = Lock()
-        self._map: PackedMap | None = None
         self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
         self.router.add_api_route("/", self.cluster)
         self.router.add_api_route("/map.json", self.map)
@@ -52,13 +32,13 @@ class ClusterPages:
 
     def cluster(self, request: Request) -> Response:
         """What there is, what is held, what is out of order, rack by rack."""
-        found = (*self._services.status().conditions, *alert_conditions(self._services.alerts.standings().values()))
-        troubles = [each for each in found if each.status != (each.type in _GOOD) and (each.message or each.reason)]
-        return page(request, "cluster.html", summary=self._summarised(), conditions=troubles)
+        return page(
+            request, "cluster.html", summary=self._summarised(), conditions=troubles(conditions_of(self._services))
+        )
 
     def map(self, if_none_match: str = Header("")) -> Response:
         """Every GPU and its holder, for the map: made and packed once for a pass, whoever asks."""
-        made = self._mapped()
+        made = self._latest.now()
         headers = {**HEADERS, "ETag": made.tag, "Cache-Control": "private, no-cache"}
         if made.tag in (each.strip() for each in if_none_match.split(",")):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -70,16 +50,6 @@ class ClusterPages:
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
         views = queue_views(self._services.queue_uses(), holds)
         return page(request, "queues.html", rows=queue_rows(views), revision=revision)
-
-    def _mapped(self) -> PackedMap:
-        snapshot, (_, policy) = self._services.snapshot(), self._services.policy()
-        with self._packing:
-            made = self._map
-            if made is None or made.snapshot is not snapshot or made.policy is not policy:
-                text = encode(map_of(snapshot, policy))
-                tag = f'"{hashlib.sha256(text).hexdigest()[:20]}"'
-                self._map = made = PackedMap(snapshot, policy, gzip.compress(text, 6, mtime=0), tag)
-            return made
 
     def _summarised(self) -> ClusterSummary:
         snapshot, known = self._services.snapshot(), self._summary

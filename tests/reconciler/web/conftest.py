@@ -17,6 +17,7 @@ from reconciler.access.session_keeper import SessionKeeper
 from reconciler.access.tokens import UserTokenFile, create_token
 from reconciler.api.guard import SESSION_COOKIE, Guard
 from reconciler.api.server import ApiServer
+from reconciler.api.services import Services
 from reconciler.model.clock import VirtualClock
 from reconciler.web.console import console_routers
 from tests.reconciler.api.conftest import TOKEN, Site, site
@@ -29,10 +30,14 @@ class Console:
     """A running one. `clock` is that of sessions; ada has a line in the token file."""
 
     site: Site
-    url: str
+    server: ApiServer
     clock: VirtualClock
     tokens: Path
     adas: str
+
+    @property
+    def url(self) -> str:
+        return self.server.url
 
     @contextmanager
     def browser(self, token: str = TOKEN) -> Iterator[httpx2.Client]:
@@ -59,14 +64,20 @@ def cookie_of(answer: httpx2.Response) -> str:
     return str(kept)
 
 
-@pytest.fixture
-def console(site: Site, tmp_path: Path) -> Iterator[Console]:
-    tokens, clock = tmp_path / "tokens", VirtualClock()
+@contextmanager
+def console_of(site: Site, folder: Path, services: Services) -> Iterator[Console]:
+    """One that is served."""
+    tokens, clock = folder / "tokens", VirtualClock()
     adas = create_token(tokens, "ada", ("ml",))
     file = UserTokenFile(tokens)
     identify = Authenticator(lambda: site.access, OidcVerifier(clock), file)
     keeper = SessionKeeper(site.store.sessions, clock, TOKEN, "alice", file, identify)
     guard = Guard(TOKEN, "alice", identify=identify, session=keeper.caller)
-    services = site.services()
     with ApiServer(services, guard, routers=console_routers(services, keeper)) as server:
-        yield Console(site, server.url, clock, tokens, adas)
+        yield Console(site, server, clock, tokens, adas)
+
+
+@pytest.fixture
+def console(site: Site, tmp_path: Path) -> Iterator[Console]:
+    with console_of(site, tmp_path, site.services()) as served:
+        yield served
