@@ -18,7 +18,7 @@ from reconciler.api.watch_routes import CurrentRights, StreamAnswer
 from reconciler.control.control import NoPolicyError
 from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.web.latest_map import LatestMap
-from reconciler.web.live_feed import Listener, LiveFeed
+from reconciler.web.live_stream import Listener, LiveFeed
 from reconciler.web.pages import HEADERS
 from solver.model.document import Document
 
@@ -26,8 +26,8 @@ KEEP_ALIVE_S: Final = 15.0
 """A silent stream says so often that it lives."""
 
 STREAMS_MAX: Final = 200
-PER_USER_MAX: Final = 10
-"""A browser needs one, however many tabs it has."""
+PER_USER_MAX: Final = 50
+"""A browser needs one, however many tabs it has; walls of screens may share a user."""
 
 EndReason = Literal["stopping", "session-over", "not-allowed", "no-policy", "store-unusable"]
 _SAID: Final[Mapping[EndReason, str]] = {

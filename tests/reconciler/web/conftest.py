@@ -65,15 +65,15 @@ def cookie_of(answer: httpx2.Response) -> str:
 
 
 @contextmanager
-def console_of(site: Site, folder: Path, services: Services) -> Iterator[Console]:
+def console_of(site: Site, folder: Path, services: Services, port: int = 0) -> Iterator[Console]:
     """One that is served."""
     tokens, clock = folder / "tokens", VirtualClock()
-    adas = create_token(tokens, "ada", ("ml",))
+    adas = create_token(tokens, "ada" if not tokens.exists() else "eve", ("ml",))
     file = UserTokenFile(tokens)
     identify = Authenticator(lambda: site.access, OidcVerifier(clock), file)
     keeper = SessionKeeper(site.store.sessions, clock, TOKEN, "alice", file, identify)
     guard = Guard(TOKEN, "alice", identify=identify, session=keeper.caller)
-    with ApiServer(services, guard, routers=console_routers(services, keeper)) as server:
+    with ApiServer(services, guard, port=port, routers=console_routers(services, keeper)) as server:
         yield Console(site, server, clock, tokens, adas)
 
 

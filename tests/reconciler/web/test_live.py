@@ -25,10 +25,10 @@ from reconciler.api.problems import NotReadyError
 from reconciler.protocols.history import Event
 from reconciler.protocols.store_errors import StoreUnreachableError
 from reconciler.store.history import SqlHistory
-from reconciler.web import live_feed, live_routes
+from reconciler.web import live_routes, live_stream
 from reconciler.web.cluster_map import map_of
 from reconciler.web.latest_map import LatestMap
-from reconciler.web.live_feed import CHANGES_KEPT, LiveFeed
+from reconciler.web.live_stream import CHANGES_KEPT, LiveFeed
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
@@ -83,7 +83,7 @@ def passes(site: Site) -> Passes:
 def served(site: Site, passes: Passes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
     """Looks are as frequent as they can be."""
     monkeypatch.setattr(event_stream, "LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(live_feed, "STANDING_EVERY_S", 0.0)
+    monkeypatch.setattr(live_stream, "STANDING_EVERY_S", 0.0)
     plain = site.services()
     services = dataclasses.replace(
         plain, snapshot=passes.last, queue_uses=passes.queue_uses, status=lambda: passes.status(plain.status())
@@ -173,7 +173,7 @@ def test_jobs_are_named_to_those_who_may_see_them(served: Console) -> None:
 
 
 def test_many_jobs_are_not_named_one_by_one(served: Console, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_feed, "JOBS_NAMED_MAX", 2)
+    monkeypatch.setattr(live_stream, "JOBS_NAMED_MAX", 2)
     for name in "abc":
         served.site.store.jobs.submit(JobName(name), spec(), "ada", NOW, name)
     with served.browser() as browser, stream(browser) as told:

@@ -89,8 +89,8 @@ class WholeMap(Document, frozen=True, omit_defaults=False):
 
 
 @dataclass(slots=True)
-class Change:
-    """One change as it is sent: made once for all that may know of the same jobs."""
+class LiveNews:
+    """What is new at one time, as it is sent: made once for all that may know of the same jobs."""
 
     number: int
     common: LiveChange
@@ -152,7 +152,7 @@ class LiveFeed:
         self._services = services
         self._latest = latest
         self._sessions_over = over
-        self._changes = deque[Change](maxlen=CHANGES_KEPT)
+        self._changes = deque[LiveNews](maxlen=CHANGES_KEPT)
         self._seen: _Seen | None = None
         self._standing: Standing | None = None
         self._asked_s = float("-inf")
@@ -187,7 +187,7 @@ class LiveFeed:
         """The first message of a stream."""
         return message("start", LiveStart(self._server, self._standing, self._last_pass()))
 
-    def after(self, number: int) -> list[Change] | None:
+    def after(self, number: int) -> list[LiveNews] | None:
         """The changes behind a number; None: some of them are kept no more."""
         if number + CHANGES_KEPT < self.number:
             return None
@@ -248,7 +248,7 @@ class LiveFeed:
         is_news = bool(jobs or map_message or common != LiveChange())
         if is_news:
             self.number += 1
-            self._changes.append(Change(self.number, common, jobs, map_message))
+            self._changes.append(LiveNews(self.number, common, jobs, map_message))
         if self._end_some(seen) or is_news or is_other:
             self._wake()
 
