@@ -20,6 +20,7 @@ from reconciler.api.answers import ALWAYS, Responses, answer
 from reconciler.api.attach_routes import AttachRoutes
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.cluster_routes import ClusterRoutes
+from reconciler.api.event_stream import EventFeed
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
@@ -89,7 +90,8 @@ def create_app(
 ) -> FastAPI:
     """The application. Guard and authority are dependencies of the app and so of every route, the OpenAPI document included.
 
-    Streams end when `closing` is set. `routers`: pages beside the API.
+    Streams end when `closing` is set. `routers`: pages beside the API; in the app's state they find `closing`, and the feed of
+    `events` that all streams share.
     """
     authority = Authorisation(services)
     app = FastAPI(
@@ -117,7 +119,8 @@ def create_app(
     app.include_router(TopRoutes(services).router)
     app.include_router(AlertRoutes(services).router)
     app.include_router(AgentRoutes(services).router)
-    app.include_router(WatchRoutes(services, authority, closing or Flag()).router)
+    app.state.closing, app.state.events = closing or Flag(), EventFeed(services.jobs, services.history)
+    app.include_router(WatchRoutes(services, authority, app.state.closing, app.state.events).router)
     app.include_router(AttachRoutes(services, authority).router)
     for router in routers:
         app.include_router(router)

@@ -91,6 +91,7 @@ PAGES: Final[Mapping[str, Rule]] = {
     "GET /jobs/{name}/unboost": "operate",
     "POST /jobs/{name}/unboost": "operate",
     "POST /jobs/{name}/{verb}": "steer-job",
+    "GET /live": "look",
     "GET /map.json": "look",
     "GET /policy": "look",
     "GET /policy/plan": "look",

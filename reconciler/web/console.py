@@ -11,6 +11,8 @@ from reconciler.web.cluster_pages import ClusterPages
 from reconciler.web.health_pages import HealthPages
 from reconciler.web.intervention_pages import InterventionPages
 from reconciler.web.job_pages import JobPages
+from reconciler.web.latest_map import LatestMap
+from reconciler.web.live_routes import LiveRoutes
 from reconciler.web.node_pages import NodePages
 from reconciler.web.node_sight import NodeSights
 from reconciler.web.policy_pages import PolicyPages
@@ -23,13 +25,14 @@ def console_routers(
     services: Services, keeper: SessionKeeper, flow: CodeFlow, external_url: str = ""
 ) -> tuple[APIRouter, ...]:
     """All of them, for `ApiServer(routers=...)`. `external_url`: the origin of this server from outside; "": none is known."""
-    sights = NodeSights(services)
+    sights, latest = NodeSights(services), LatestMap(services)
     return (
         SignInRoutes(keeper, flow, external_url).router,
         StaticRoutes().router,
+        LiveRoutes(services, latest, keeper.over).router,
         # What is done to jobs by hand has paths of its own before that of the verbs.
         InterventionPages(services, sights).router,
-        ClusterPages(services).router,
+        ClusterPages(services, latest).router,
         JobPages(services).router,
         RoundPages(services).router,
         PolicyPages(services).router,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Annotated, Final, Literal, NamedTuple, get_args
@@ -105,11 +106,12 @@ class JobPages:
             return self._services.logs.read_log(name, attempt or newest, group, int(index), offset, limit)
 
         try:
-            text = _last_lines(read) if chosen in tasks else None
+            tail = _last_lines(read) if chosen in tasks else None
         except KeyError:
-            text = None
+            tail = None
         shown = {"tasks": tasks[:TASKS_MAX], "chosen": chosen, "attempt": attempt or newest, "newest": newest}
-        return page(request, "logs.html", name=name, text=text, lines=LINES, **shown)
+        shown |= {"group": group, "index": index, "is_known": chosen in tasks, "is_newest": not attempt}
+        return page(request, "logs.html", name=name, tail=tail, lines=LINES, **shown)
 
     def ask(self, name: JobName, verb: JobVerb, request: Request) -> Response:
         """Put on record what the user asks of a job, and show what came of it."""
@@ -135,14 +137,23 @@ def _linked(why: Why) -> dict[str, list[tuple[Piece, ...]]]:
     }
 
 
-def _last_lines(read: Read) -> str:
+class LogTail(NamedTuple):
+    """The end of a log, and where what is written next begins."""
+
+    text: str
+    offset: int
+
+
+def _last_lines(read: Read) -> LogTail:
     """What is kept of them; a gap in the log is said where it is."""
     offset, pieces, kept = start_of_last_lines(read, LINES), list[str](), 0
+    decoder = getincrementaldecoder("utf-8")("replace")
     while kept < BYTES_MAX and (piece := read(offset, BYTES_MAX - kept)):
-        pieces.append(f"\n[{piece.decode()}]\n" if isinstance(piece, GapNotice) else piece.decode(errors="replace"))
+        pieces.append(f"\n[{piece.decode()}]\n" if isinstance(piece, GapNotice) else decoder.decode(piece))
         kept += len(piece)
         offset = offset_after(offset, piece)
-    return "".join(pieces)
+    # A character of which the rest is still to be written is read again with it.
+    return LogTail("".join(pieces), offset - len(decoder.getstate()[0]))
 
 
 def _verbs(job: JobView) -> Iterator[Offered]:

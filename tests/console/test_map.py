@@ -91,7 +91,9 @@ def test_every_way_to_colour_counts_every_gpu(mapped: Browser, console: Console)
         assert sum(float(number) for number in legend(mapped).values()) == 8
 
 
-def test_a_server_that_is_gone_is_told(mapped: Browser) -> None:
-    mapped.page.route("**/map.json", lambda route: route.abort())
-    mapped.page.wait_for_selector("#live:has-text('not up to date')", timeout=30_000)
-    mapped.troubles.clear()
+def test_a_map_that_can_not_be_fetched_is_told(browser: Browser) -> None:
+    browser.page.route("**/map.json", lambda route: route.abort())
+    browser.open("/")
+    browser.sign_in(TOKEN)
+    browser.page.wait_for_selector("#as-of:has-text('not up to date')")
+    browser.troubles.clear()

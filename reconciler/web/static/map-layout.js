@@ -21,6 +21,8 @@
  * @property {Int32Array} held Of each GPU: a job, FREE or IN_PARTS.
  * @property {Map<number, Part[]>} parts By GPU.
  * @property {Jobs} jobs
+ * @property {Map<string, number>} numberOf Each job by its name.
+ * @property {number[]} unused Numbers of jobs that hold nothing any more.
  *
  * @typedef {{start: number, size: number, job: number}} Part Thousandths of a GPU.
  * @typedef {{name: string[], queue: number[], priorityClass: number[], user: string[], since: string[], until: string[], leaving: number[]}} Jobs
@@ -85,7 +87,51 @@ export function read(columns) {
     ...{ nodeRack, nodeType: unrolled(columns.nodeType, many), first, node, nodesOf },
     ...{ state: unroll(columns.state), kept: unroll(columns.kept), held: unroll(columns.held) },
     parts: partsByGpu(columns.parts),
+    numberOf: new Map(columns.jobs.name.map((/** @type {string} */ name, /** @type {number} */ job) => [name, job])),
+    unused: [],
   };
+}
+
+/**
+ * Brings a map to what a pass left. Returns the jobs that were told of, and whether one that was known has another queue or class.
+ * @param {World} world
+ * @param {any} change As the server sends it.
+ */
+export function apply(world, change) {
+  const { jobs, numberOf, unused } = world;
+  let isOther = false;
+  /** @type {number[]} */
+  const told = change.jobs.name.map((/** @type {string} */ name, /** @type {number} */ i) => {
+    const known = numberOf.get(name);
+    const job = known ?? unused.pop() ?? jobs.name.length;
+    for (const column of /** @type {const} */ (["queue", "priorityClass"])) {
+      if (known !== undefined && jobs[column][job] !== change.jobs[column][i]) isOther = true;
+    }
+    numberOf.set(name, job);
+    for (const column of /** @type {const} */ (["name", "queue", "priorityClass", "user", "since", "until"])) {
+      jobs[column][job] = change.jobs[column][i];
+    }
+    return job;
+  });
+  const known = new Set(told);
+  const leaving = change.jobs.leaving.map((/** @type {number} */ i) => told[i]);
+  jobs.leaving = [...jobs.leaving.filter((job) => !known.has(job)), ...leaving];
+  change.gpu.forEach((/** @type {number} */ gpu, /** @type {number} */ i) => {
+    [world.state[gpu], world.kept[gpu]] = [change.state[i], change.kept[i]];
+    world.held[gpu] = change.held[i] >= 0 ? told[change.held[i]] : change.held[i];
+    world.parts.delete(gpu);
+  });
+  for (const [gpu, parts] of partsByGpu(change.parts)) {
+    world.parts.set(gpu, parts.map((part) => ({ ...part, job: told[part.job] })));
+  }
+  for (const name of change.gone) {
+    const job = /** @type {number} */ (numberOf.get(name));
+    numberOf.delete(name);
+    unused.push(job);
+    jobs.leaving = jobs.leaving.filter((each) => each !== job);
+  }
+  world.time = change.time;
+  return { told, isOther };
 }
 
 /** @param {number[]} flat */

@@ -83,6 +83,20 @@ export function texture(world, layout, paint) {
 }
 
 /**
+ * The same, with some GPUs as they are now.
+ * @param {OffscreenCanvas} canvas @param {World} world @param {Layout} layout @param {Paint} paint @param {number[]} gpus
+ */
+export function retouch(canvas, world, layout, paint, gpus) {
+  const context = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  for (const gpu of gpus) {
+    const n = world.node[gpu];
+    const i = gpu - world.first[n];
+    context.fillStyle = css(colourOf(paint, paint.kinds[gpu], paint.shade[gpu]));
+    context.fillRect(layout.nodeX[n] + (i % GPU_COLUMNS), layout.nodeY[n] + Math.floor(i / GPU_COLUMNS), 1, 1);
+  }
+}
+
+/**
  * One frame.
  * @param {CanvasRenderingContext2D} context
  * @param {{world: World, layout: Layout, paint: Paint, view: View, texels: OffscreenCanvas, shares: [string, number][][], cursor: number}} scene

@@ -1,9 +1,10 @@
 /** The map on its page: what is sent is fetched, coloured and drawn; pointer and keys move the view. Names come in as text alone. */
 
-import { FREE, IN_PARTS, gpuAt, placed, read } from "./map-layout.js";
-import { draw, palette, texture } from "./map-paint.js";
+import { isResting, listen } from "./live.js";
+import { FREE, IN_PARTS, apply, gpuAt, placed, read } from "./map-layout.js";
+import { draw, palette, retouch, texture } from "./map-paint.js";
 
-const REFRESH_MS = 5_000;
+const AGAIN_MS = 10_000;
 const COLOURS = 8;
 
 /** @template {HTMLElement} T @param {string} id @returns {T} */
@@ -11,7 +12,7 @@ const get = (id) => /** @type {T} */ (document.getElementById(id));
 const canvas = /** @type {HTMLCanvasElement} */ (get("map"));
 const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
 const choice = /** @type {HTMLSelectElement} */ (get("colour-by"));
-const [tip, said, legend, live] = [get("tip"), get("said"), get("legend"), get("live")];
+const [tip, said, legend, asOf] = [get("tip"), get("said"), get("legend"), get("as-of")];
 const figure = new Intl.NumberFormat("en").format;
 
 const view = { scale: 1, x: 0, y: 0, ratio: 1 };
@@ -32,6 +33,14 @@ let texels;
 let shares = [];
 /** @type {string[]} */
 let kindOfJob = [];
+/** @type {(job: number) => string} */
+let ofJob;
+/** @type {Map<string, string>} */
+let names;
+/** @type {Map<string, number>} Thousandths of GPUs, by kind. */
+let counts;
+/** @type {Map<string, number>[]} The same of each rack. */
+let perRack = [];
 let tag = "";
 let cursor = -1;
 let isDue = false;
@@ -43,18 +52,18 @@ let dragged = 0;
 
 // Colours.
 
-/** Names of the kinds that a choice tells apart, and the kind of each job. */
+/** Names of the kinds that a choice tells apart, and the kind of a job. */
 function kindsOf() {
   const { jobs } = world;
   if (choice.value === "class") return byColumn(world.priorityClasses, jobs.priorityClass, "no class");
   if (choice.value === "queue") return byQueue();
-  return { names: new Map([["c0", "held"]]), ofJob: jobs.name.map(() => "c0") };
+  return { names: new Map([["c0", "held"]]), ofJob: () => "c0" };
 }
 
 /** @param {string[]} names @param {number[]} column @param {string} unnamed */
 function byColumn(names, column, unnamed) {
   const shown = names.slice(0, COLOURS).map((name, i) => /** @type {[string, string]} */ ([`c${i}`, name || unnamed]));
-  return { names: new Map(shown), ofJob: column.map((at) => (at < COLOURS ? `c${at}` : "other")) };
+  return { names: new Map(shown), ofJob: (/** @type {number} */ job) => (column[job] < COLOURS ? `c${column[job]}` : "other") };
 }
 
 /** Colours are for the deepest level for which there are enough; queues below one have its colour. */
@@ -77,44 +86,72 @@ function byQueue() {
     return at >= 0 && at < COLOURS ? `c${at}` : "other";
   });
   const names = shown.slice(0, COLOURS).map((queue, i) => /** @type {[string, string]} */ ([`c${i}`, world.queues[queue]]));
-  return { names: new Map(names), ofJob: world.jobs.queue.map((queue) => kinds[queue] ?? "other") };
+  return { names: new Map(names), ofJob: (/** @type {number} */ job) => kinds[world.jobs.queue[job]] ?? "other" };
 }
 
+/** All of it anew. */
 function colour() {
-  const { names, ofJob } = kindsOf();
-  kindOfJob = ofJob;
+  ({ names, ofJob } = kindsOf());
+  for (const [kind, name] of [["other", "other"], ["free", "free"], ["closed", "closed to new jobs"], ["ill", "not well"]]) names.set(kind, name);
+  kindOfJob = world.jobs.name.map((_, job) => ofJob(job));
   const gpus = world.node.length;
   paint.kinds = new Array(gpus);
   paint.shade = new Int8Array(gpus);
-  /** @type {Map<string, number>} Thousandths of GPUs. */
-  const counts = new Map();
-  const perRack = world.racks.map(() => /** @type {Map<string, number>} */ (new Map()));
-  const count = (/** @type {number} */ gpu, /** @type {string} */ kind, /** @type {number} */ size) => {
-    const own = perRack[world.nodeRack[world.node[gpu]]];
-    own.set(kind, (own.get(kind) ?? 0) + size);
-    counts.set(kind, (counts.get(kind) ?? 0) + size);
-  };
-  for (let gpu = 0; gpu < gpus; gpu++) {
-    const kind = (paint.kinds[gpu] = kindOf(gpu));
-    if (world.held[gpu] >= 0) paint.shade[gpu] = (world.held[gpu] % 3) - 1;
-    if (world.held[gpu] !== IN_PARTS || kind === "closed" || kind === "ill") {
-      count(gpu, kind, 1000);
-      continue;
-    }
-    let left = 1000;
-    for (const part of world.parts.get(gpu) ?? []) {
-      count(gpu, kindOfJob[part.job], part.size);
-      left -= part.size;
-    }
-    count(gpu, "free", left);
-  }
-  shares = perRack.map((own) => {
-    const all = [...own.values()].reduce((sum, size) => sum + size, 0);
-    return [...own].sort().map(([kind, size]) => [kind, size / all]);
-  });
-  for (const [kind, name] of [["other", "other"], ["free", "free"], ["closed", "closed to new jobs"], ["ill", "not well"]]) names.set(kind, name);
+  counts = new Map();
+  perRack = world.racks.map(() => new Map());
+  for (let gpu = 0; gpu < gpus; gpu++) colourGpu(gpu);
+  shares = perRack.map(sharesOf);
   tell(names, counts);
   texels = texture(world, layout, paint);
+  canvas.dataset.coloured = String(gpus);
+}
+
+/** What a pass changed. @param {any} change */
+function recolour(change) {
+  for (const gpu of change.gpu) count(gpu, -1);
+  const { told, isOther } = apply(world, change);
+  if (isOther) return colour();
+  for (const job of told) kindOfJob[job] = ofJob(job);
+  for (const gpu of change.gpu) colourGpu(gpu);
+  for (const rack of new Set(change.gpu.map((/** @type {number} */ gpu) => world.nodeRack[world.node[gpu]]))) {
+    shares[rack] = sharesOf(perRack[rack]);
+  }
+  tell(names, counts);
+  retouch(texels, world, layout, paint, change.gpu);
+  canvas.dataset.coloured = String(change.gpu.length);
+}
+
+/** @param {number} gpu */
+function colourGpu(gpu) {
+  paint.kinds[gpu] = kindOf(gpu);
+  paint.shade[gpu] = world.held[gpu] >= 0 ? (world.held[gpu] % 3) - 1 : 0;
+  count(gpu, 1);
+}
+
+/** Add what a GPU is in its colours, or take it away. @param {number} gpu @param {1 | -1} sign */
+function count(gpu, sign) {
+  const own = perRack[world.nodeRack[world.node[gpu]]];
+  const add = (/** @type {string} */ kind, /** @type {number} */ size) => {
+    for (const sums of [own, counts]) {
+      const sum = (sums.get(kind) ?? 0) + sign * size;
+      if (sum) sums.set(kind, sum);
+      else sums.delete(kind);
+    }
+  };
+  const kind = paint.kinds[gpu];
+  if (world.held[gpu] !== IN_PARTS || kind === "closed" || kind === "ill") return add(kind, 1000);
+  let left = 1000;
+  for (const part of world.parts.get(gpu) ?? []) {
+    add(kindOfJob[part.job], part.size);
+    left -= part.size;
+  }
+  if (left) add("free", left);
+}
+
+/** @param {Map<string, number>} own @returns {[string, number][]} */
+function sharesOf(own) {
+  const all = [...own.values()].reduce((sum, size) => sum + size, 0);
+  return [...own].sort().map(([kind, size]) => [kind, size / all]);
 }
 
 /** What is not held is free, or unusable; what a job holds has its colour, on a closed node too. @param {number} gpu */
@@ -381,10 +418,15 @@ new ResizeObserver(resize).observe(canvas);
 
 // What is sent.
 
+const asked = location.hash.replace(/^#rack=/, "");
+let isFetching = false;
+let isStale = true;
+
+/** Fetch all of it, where it is not what the server has. */
 async function refresh() {
   const answer = await fetch("/map.json", { headers: tag ? { "If-None-Match": tag } : {} });
   if (answer.status === 304) return;
-  if (answer.redirected || !answer.ok) throw new Error(answer.redirected ? "your session is over: load the page again" : `the server answers ${answer.status}`);
+  if (answer.redirected || !answer.ok) throw new Error(answer.redirected ? "your session is over" : `the server answers ${answer.status}`);
   const isFirst = !world;
   tag = answer.headers.get("ETag") ?? "";
   world = read(await answer.json());
@@ -395,18 +437,44 @@ async function refresh() {
     const rack = world.racks.indexOf(decodeURIComponent(asked));
     if (rack >= 0) enter(rack);
   }
-  live.textContent = `as of ${world.time}`;
+  tellTime();
+}
+
+function tellTime() {
+  asOf.textContent = `as of ${world.time}`;
   show();
 }
 
-const asked = location.hash.replace(/^#rack=/, "");
-async function follow() {
+/** Some time after it was fetched, it may be another again. */
+async function fetchAll() {
+  isStale = true;
+  if (isFetching || (isResting() && world)) return;
+  isFetching = true;
   try {
-    if (!document.hidden) await refresh();
+    while (isStale) {
+      isStale = false;
+      await refresh();
+    }
   } catch (error) {
-    live.textContent = `not up to date: ${error instanceof Error ? error.message : "the connection is lost"}`;
+    isStale = true;
+    asOf.textContent = `not up to date: ${error instanceof Error ? error.message : "the connection is lost"}`;
+    setTimeout(fetchAll, AGAIN_MS);
   }
-  setTimeout(follow, REFRESH_MS);
+  isFetching = false;
 }
+
+/** @param {any} change */
+function take(change) {
+  if (change.after === tag) return;
+  if (isResting() || isFetching || !world || change.before !== tag) {
+    void fetchAll();
+    return;
+  }
+  recolour(change);
+  tag = change.after;
+  tellTime();
+}
+
 resize();
-follow();
+listen({ started: fetchAll, map: take, resumed: () => isStale && fetchAll() });
+void fetchAll();
