@@ -29,7 +29,7 @@ ALONE = "served-alone"
 """Stands for the code of a reason where a job was served alone and found no place: the next complete round says why."""
 
 
-class JobStanding(NamedTuple):
+class RecordedStanding(NamedTuple):
     """How a job stands in a round. `code`: its most telling reason where it waits or can never run; `words` says it."""
 
     outcome: Outcome
@@ -120,7 +120,7 @@ def round_changes(before: RoundRecord, after: RoundRecord) -> RoundChanges:
     )
 
 
-def _kind(was: JobStanding, now: JobStanding) -> str:
+def _kind(was: RecordedStanding, now: RecordedStanding) -> str:
     if now.outcome == "starts":
         return "started"
     if now.outcome in ("leaves", "shrinks", "moves"):
@@ -130,11 +130,11 @@ def _kind(was: JobStanding, now: JobStanding) -> str:
     return "others"
 
 
-def _told(standing: JobStanding) -> str:
+def _told(standing: RecordedStanding) -> str:
     return f"{standing.outcome}: {standing.code}" if standing.code else standing.outcome
 
 
-def _standings(record: RoundRecord) -> dict[JobName, JobStanding]:
+def _standings(record: RoundRecord) -> dict[JobName, RecordedStanding]:
     """Of every job, as a complete round has it and those served alone since have changed it."""
     found = {verdict.job: _standing(verdict) for verdict in record.plan.verdicts}
     for narrow in record.narrow:
@@ -142,33 +142,33 @@ def _standings(record: RoundRecord) -> dict[JobName, JobStanding]:
     return found
 
 
-def _standing(verdict: Verdict) -> JobStanding:
+def _standing(verdict: Verdict) -> RecordedStanding:
     outcome = outcome_of(verdict)
     if isinstance(verdict, Waits | Inadmissible):
-        return JobStanding(outcome, reason_code(verdict), str(verdict.reasons[0]) if verdict.reasons else "")
-    return JobStanding(outcome, "", str(verdict) if isinstance(verdict, Yields | Departs | Moves) else "")
+        return RecordedStanding(outcome, reason_code(verdict), str(verdict.reasons[0]) if verdict.reasons else "")
+    return RecordedStanding(outcome, "", str(verdict) if isinstance(verdict, Yields | Departs | Moves) else "")
 
 
-def _follow(found: dict[JobName, JobStanding], record: NarrowRecord) -> None:
+def _follow(found: dict[JobName, RecordedStanding], record: NarrowRecord) -> None:
     for ends in record.ended:
         for name in ends.jobs:
             found.pop(name, None)
     for name in record.withdrawn:
         found.pop(name, None)
     for job in record.taken:
-        found[job.name] = JobStanding("runs")
+        found[job.name] = RecordedStanding("runs")
     for job in (*record.waited, *record.unsure, *record.came):
-        found[job.name] = JobStanding(
+        found[job.name] = RecordedStanding(
             "waits", ALONE, "it was served alone and found no place; a complete round says why"
         )
     for step in record.steps:
         match step:
             case Bind():
-                found[step.job] = JobStanding("starts")
+                found[step.job] = RecordedStanding("starts")
             case Evict():
-                found[step.job] = JobStanding("leaves", "", f"gives up {step.gpus} GPUs for {step.beneficiary}")
+                found[step.job] = RecordedStanding("leaves", "", f"gives up {step.gpus} GPUs for {step.beneficiary}")
             case Nominate():
-                found[step.job] = JobStanding(
+                found[step.job] = RecordedStanding(
                     "waits", "awaits-release", "starts once jobs that were asked to leave have"
                 )
 
