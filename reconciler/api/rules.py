@@ -78,7 +78,10 @@ RULES: Final[Mapping[str, Rule]] = {
 PAGES: Final[Mapping[str, Rule]] = {
     "GET /": "look",
     "GET /jobs": "look",
+    "GET /jobs/new": "submit",
+    "POST /jobs/new": "submit",
     "GET /jobs/{name}": "see-job",
+    "GET /jobs/{name}/": "see-job",
     "GET /jobs/{name}/logs": "read-job",
     "POST /jobs/{name}/{verb}": "steer-job",
     "GET /map.json": "look",

@@ -23,6 +23,7 @@ from reconciler.model.job_record import TERMINAL, JobRecord, JobState
 from reconciler.model.task_log import GapNotice, offset_after
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page, require_origin
+from reconciler.web.submit_pages import open_queues
 from solver.model.workload import JobName
 
 PAGE: Final = 50
@@ -43,6 +44,8 @@ class JobPages:
         self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
         self.router.add_api_route("/jobs", self.jobs)
         self.router.add_api_route("/jobs/{name}", self.job)
+        # Of one with the name of a page.
+        self.router.add_api_route("/jobs/{name}/", self.job)
         self.router.add_api_route("/jobs/{name}/logs", self.logs)
         self.router.add_api_route("/jobs/{name}/{verb}", self.ask, methods=["POST"])
 
@@ -62,7 +65,15 @@ class JobPages:
         queues = [queue.name for queue in self._services.policy()[1].queues]
         older = f"/jobs?{_query(asked, found.next)}" if found.next else ""
         shown = {"jobs": found.items, "asked": asked, "queues": queues, "states": get_args(JobState)}
-        return page(request, "jobs.html", **shown, older=older, is_first=not cursor, first=f"/jobs?{_query(asked)}")
+        return page(
+            request,
+            "jobs.html",
+            **shown,
+            older=older,
+            is_first=not cursor,
+            first=f"/jobs?{_query(asked)}",
+            may_submit=bool(open_queues(self._services, request.state.rights)),
+        )
 
     def job(self, name: JobName, request: Request) -> Response:  # noqa: ARG002  (in the path)
         """One job."""
