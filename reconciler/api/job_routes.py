@@ -157,8 +157,8 @@ class JobRoutes:
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
         cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
     ) -> Response:
-        """The newest jobs, live and ended, that the caller may see, page by page."""
-        found = self._reader.newest(asked, request.state.rights, limit, cursor)
+        """Jobs, live and ended, that the caller may see, the newest first unless another order is asked for, page by page."""
+        found = self._reader.page(asked, request.state.rights, limit, cursor)
         return answer(found, headers=link_to(request, found.next))
 
     def get(self, name: JobName, request: Request) -> Response:  # noqa: ARG002  (in the path)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Final, Literal, NamedTuple, get_args
 from urllib.parse import quote, urlencode
@@ -21,9 +22,10 @@ from reconciler.api.views import job_view
 from reconciler.lifecycle.jobs.tail import Read, start_of_last_lines
 from reconciler.model.job_record import TERMINAL, JobRecord, JobState
 from reconciler.model.task_log import GapNotice, offset_after
+from reconciler.protocols.job_source import JobOrder
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page, require_origin
-from reconciler.web.submit_pages import open_queues
+from reconciler.web.submit_pages import gpu_types_of, open_queues
 from solver.model.workload import JobName
 
 PAGE: Final = 50
@@ -33,6 +35,11 @@ BYTES_MAX: Final = 200_000
 TASKS_MAX: Final = 500
 """That can be chosen; others by their address."""
 EVENTS: Final = 100
+_ORDERS: Final[Mapping[JobOrder, str]] = {
+    "newest": "the newest first",
+    "waiting": "the longest waiting first",
+    "biggest": "the most GPUs first",
+}
 
 
 class JobPages:
@@ -55,24 +62,48 @@ class JobPages:
         queue: Annotated[str, Query(max_length=63)] = "",
         user: Annotated[str, Query(max_length=200)] = "",
         state: Annotated[JobState | Literal[""], Query()] = "",
+        text: Annotated[str, Query(max_length=253)] = "",
         prefix: Annotated[str, Query(max_length=253)] = "",
+        priority_class: Annotated[str, Query(alias="class", max_length=253)] = "",
+        gpu_type: Annotated[str, Query(alias="gpuType", max_length=253)] = "",
+        ended: Annotated[Literal["", "0", "1"], Query()] = "",
+        sort: Annotated[JobOrder, Query()] = "newest",
         cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
     ) -> Response:
-        """The newest jobs that the user may see, page by page."""
+        """Jobs that the user may see, page by page: those that live, unless ended ones are asked for."""
         # A form sends what was left empty, too.
-        asked = JobFilter(queue.strip(), user.strip(), (state,) if state else (), prefix.strip())
-        found = self._reader.newest(asked, request.state.rights, PAGE, cursor)
-        queues = [queue.name for queue in self._services.policy()[1].queues]
-        older = f"/jobs?{_query(asked, found.next)}" if found.next else ""
-        shown = {"jobs": found.items, "asked": asked, "queues": queues, "states": get_args(JobState)}
+        asked = JobFilter(
+            queue.strip(),
+            user.strip(),
+            (state,) if state else (),
+            prefix.strip(),
+            text.strip(),
+            priority_class.strip(),
+            gpu_type.strip(),
+            not ended.strip("0") and state not in TERMINAL,
+            sort,
+        )
+        rights: Rights = request.state.rights
+        found = self._reader.page(asked, rights, PAGE, cursor)
+        _, policy = self._services.policy()
         return page(
             request,
             "jobs.html",
-            **shown,
-            older=older,
+            jobs=found.items,
+            asked=asked,
+            count=self._reader.count(asked, rights),
+            chips=[
+                (each, _path(replace(asked, state=(each,), live=each not in TERMINAL))) for each in get_args(JobState)
+            ],
+            any_state=_path(replace(asked, state=())),
+            orders=_ORDERS,
+            queues=[queue.name for queue in policy.queues],
+            classes=[each.name for each in policy.priority_classes],
+            gpu_types=gpu_types_of(self._services),
+            older=_path(asked, found.next) if found.next else "",
             is_first=not cursor,
-            first=f"/jobs?{_query(asked)}",
-            may_submit=bool(open_queues(self._services, request.state.rights)),
+            first=_path(asked),
+            may_submit=bool(open_queues(self._services, rights)),
         )
 
     def job(self, name: JobName, request: Request) -> Response:  # noqa: ARG002  (in the path)
@@ -146,6 +177,19 @@ def _verbs(job: JobView) -> Iterator[Offered]:
     yield Offered("cancel", "It ends for good.")
 
 
-def _query(asked: JobFilter, cursor: str = "") -> str:
-    stated = [("queue", asked.queue), ("user", asked.user), ("prefix", asked.prefix), ("cursor", cursor)]
-    return urlencode([*((name, value) for name, value in stated if value), *(("state", each) for each in asked.state)])
+def _path(asked: JobFilter, cursor: str = "") -> str:
+    """Of the list as it was narrowed down and sorted."""
+    stated = [
+        ("queue", asked.queue),
+        ("user", asked.user),
+        ("text", asked.text),
+        ("prefix", asked.prefix),
+        ("class", asked.priority_class),
+        ("gpuType", asked.gpu_type),
+        *(("state", each) for each in asked.state),
+        ("ended", "" if asked.live or asked.state else "1"),
+        ("sort", "" if asked.sort == "newest" else asked.sort),
+        ("cursor", cursor),
+    ]
+    query = urlencode([(name, value) for name, value in stated if value])
+    return f"/jobs?{query}" if query else "/jobs"

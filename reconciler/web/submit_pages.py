@@ -189,16 +189,9 @@ class SubmitPages:
             classes=[each.name for each in policy.priority_classes],
             default_class=policy.scheduling.default_priority_class,
             kinds=KINDS,
-            gpu_types=self._gpu_types(),
+            gpu_types=gpu_types_of(self._services),
             has_new=self._has_new(),
         )
-
-    def _gpu_types(self) -> list[str]:
-        """There are in the cluster, as far as it was looked at."""
-        try:
-            return sorted({node.gpu_type for node in self._services.snapshot().nodes if node.gpu_type})
-        except NotReadyError:
-            return []
 
     def _has_new(self) -> bool:
         try:
@@ -206,6 +199,14 @@ class SubmitPages:
         except UnknownJobError:
             return False
         return True
+
+
+def gpu_types_of(services: Services) -> list[str]:
+    """Those of the cluster, as far as it was looked at."""
+    try:
+        return sorted({node.gpu_type for node in services.snapshot().nodes if node.gpu_type})
+    except NotReadyError:
+        return []
 
 
 def open_queues(services: Services, rights: Rights) -> tuple[QueueName, ...]:
