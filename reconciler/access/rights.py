@@ -71,7 +71,7 @@ class Rights:
         return not ROLES_FOR[action].isdisjoint(self._roles_in(queue))
 
     def where(self, action: Action) -> tuple[frozenset[QueueName] | None, str]:
-        """In which queues the caller may do this, those gone from the policy too (None: in all), and to which user's jobs besides."""
+        """In which queues the caller may do this, such as the policy lacks now among them (None: in all); to whose jobs besides."""
         if self.may(action, None):
             return None, ""
         known = self._parents.keys() | self._in_queue.keys()

@@ -60,7 +60,8 @@ jobs = Table(
     Column("priority_class", String, info=since(14)),
     Column("gpu_types", String, info=since(14)),  # of its tasks, with a blank before and after each; *: any will do
     Column("gpus", BigInteger, nullable=False, server_default="0", info=since(14)),  # thousandths, of the whole gang
-    Index("jobs_by_size", "ended_at", "gpus", "number"),
+    Index("live_jobs_by_size", "ended_at", "gpus", "number"),
+    Index("jobs_by_size", "gpus", "number"),
 )
 
 # Arrays and pipelines. Their names are taken like those of jobs.

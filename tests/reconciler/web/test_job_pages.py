@@ -135,7 +135,15 @@ def test_what_others_may_not_see_is_not_counted(console: Console) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["", "sort=biggest", "sort=waiting", "ended=1", "sort=biggest&queue=team", "sort=biggest&gpuType=H100&text=a"],
+    [
+        "",
+        "sort=biggest",
+        "sort=waiting",
+        "ended=1",
+        "ended=1&sort=biggest",
+        "sort=biggest&queue=team",
+        "sort=biggest&gpuType=H100&text=a",
+    ],
 )
 def test_a_page_reads_one_page_by_an_index_and_sorts_nothing(
     console: Console, monkeypatch: pytest.MonkeyPatch, query: str
@@ -166,7 +174,7 @@ def test_a_page_reads_one_page_by_an_index_and_sorts_nothing(
     assert plans
     assert not [step for step in plans if "TEMP B-TREE" in step]
     if query == "sort=biggest":
-        assert any("USING INDEX jobs_by_size (ended_at=?)" in step for step in plans)
+        assert any("USING INDEX live_jobs_by_size (ended_at=?)" in step for step in plans)
 
 
 def test_what_no_job_is_like_and_what_can_not_be_asked_for_is_told(console: Console) -> None:
