@@ -16,6 +16,7 @@ from reconciler.api.cursors import CURSOR_MAX
 from reconciler.api.job_reader import JobFilter, JobReader
 from reconciler.api.job_requests import JobRequests, JobVerb
 from reconciler.api.payloads import JobView
+from reconciler.api.problems import NotReadyError
 from reconciler.api.redaction import readable_view
 from reconciler.api.services import Services
 from reconciler.api.views import job_view
@@ -23,6 +24,7 @@ from reconciler.lifecycle.jobs.tail import Read, start_of_last_lines
 from reconciler.model.job_record import TERMINAL, JobRecord, JobState
 from reconciler.model.task_log import GapNotice, offset_after
 from reconciler.protocols.job_source import JobOrder
+from reconciler.web.job_map import JobMap, job_map
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page, require_origin
 from reconciler.web.submit_pages import gpu_types_of, open_queues
@@ -35,6 +37,7 @@ BYTES_MAX: Final = 200_000
 TASKS_MAX: Final = 500
 """That can be chosen; others by their address."""
 EVENTS: Final = 100
+CHECKPOINTS: Final = 20
 _ORDERS: Final[Mapping[JobOrder, str]] = {
     "newest": "the newest first",
     "waiting": "the longest waiting first",
@@ -114,7 +117,25 @@ class JobPages:
         why, events = self._reader.why(record, rights), self._reader.events(record, rights, EVENTS)
         may = rights.may("steer-job", record.spec.queue, record.user)
         shown = {"job": view, "why": why, "events": events.items[::-1], "has_older": bool(events.next)}
-        return page(request, "job.html", **shown, verbs=_verbs(view) if may else (), may_read=not view.redacted)
+        may_read = not view.redacted
+        kept = self._services.checkpoints.of(record.name) if may_read else ()
+        return page(
+            request,
+            "job.html",
+            **shown,
+            verbs=_verbs(view) if may else (),
+            may_read=may_read,
+            places=self._places(view),
+            checkpoints=kept[:CHECKPOINTS],
+            has_older_checkpoints=len(kept) > CHECKPOINTS,
+        )
+
+    def _places(self, view: JobView) -> JobMap | None:
+        """Where its tasks are; None before a pass has looked at the nodes."""
+        try:
+            return job_map(view.tasks, self._services.snapshot().nodes) if view.tasks else None
+        except NotReadyError:
+            return None
 
     def logs(
         self,

@@ -10,8 +10,10 @@ import pytest
 from sqlalchemy import event
 
 from reconciler.access.policy import AccessPolicy, RoleBinding
+from reconciler.model.checkpoint_record import CheckpointRecord
 from reconciler.model.job_record import JobOutcome
 from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Memory
 from solver.model.workload import JobName, QueueName, TaskPlacement
 from tests.reconciler.api.conftest import spec
 from tests.reconciler.web.conftest import Console
@@ -201,6 +203,28 @@ def test_a_job_that_holds_something_says_where(console: Console) -> None:
         text = browser.get("/jobs/runs").text
     assert "worker/0" in text
     assert "n1/0, n1/1" in text
+
+
+def test_where_its_tasks_are_is_pictured_with_the_same_in_words(console: Console) -> None:
+    submit(console, "runs", 2)
+    console.site.bind("runs", TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/0"), DeviceId("n1/1"))))
+    with console.browser() as browser:
+        text = browser.get("/jobs/runs").text
+    assert re.findall(r"<g><title>([^<]+)</title>", text) == ["n1: 2 of 4 GPUs", "n2: nothing"]
+    assert text.count('<rect class="b-held"') == 1
+    assert 'height="7.0"' in text
+
+
+def test_what_it_saved_is_for_those_who_may_read_it(console: Console) -> None:
+    console.site.access = AccessPolicy(roles=(RoleBinding("viewer", ("user:ada",)),))
+    submit(console, "saves", user="eve")
+    key = JobName("saves"), 1, 1_500
+    saved = CheckpointRecord(*key, "default", "file:///secret", 4, Memory(2**30), "sha256:ab", console.clock.now())
+    console.site.store.checkpoints.record(console.site.epoch(), saved)
+    with console.browser() as owner, console.browser(console.adas) as viewer:
+        seen = owner.get("/jobs/saves").text
+        assert "Checkpoints" not in viewer.get("/jobs/saves").text
+    assert re.search(r'<th scope="row">1,500</th><td>1</td>.*<td class="wide">published</td><td>1Gi</td>', seen)
 
 
 def test_a_job_that_is_not_there_is_told_with_the_names_that_are(console: Console) -> None:
