@@ -55,7 +55,13 @@ jobs = Table(
     Column("array", Text),  # an ArrayElement; absent: it is none
     Column("array_id", String, index=True),
     Column("pipeline", String, index=True),
-    Column("queue", String, info=since(14)),  # the spec's; absent: the release before took it in
+    # The spec's; absent, or 0: the release before took it in.
+    Column("queue", String, info=since(14)),
+    Column("priority_class", String, info=since(14)),
+    Column("gpu_types", String, info=since(14)),  # of its tasks, with a blank before and after each; *: any will do
+    Column("gpus", BigInteger, nullable=False, server_default="0", info=since(14)),  # thousandths, of the whole gang
+    Index("live_jobs_by_size", "ended_at", "gpus", "number"),
+    Index("jobs_by_size", "gpus", "number"),
 )
 
 # Arrays and pipelines. Their names are taken like those of jobs.

@@ -19,6 +19,7 @@ from reconciler.web.policy_pages import PolicyPages
 from reconciler.web.round_pages import RoundPages
 from reconciler.web.sign_in import SignInRoutes
 from reconciler.web.static_files import StaticRoutes
+from reconciler.web.submit_pages import SubmitPages
 
 
 def console_routers(
@@ -33,6 +34,8 @@ def console_routers(
         # What is done to jobs by hand has paths of its own before that of the verbs.
         InterventionPages(services, sights).router,
         ClusterPages(services, latest).router,
+        # Before those of jobs: a job may have the name of a page, too.
+        SubmitPages(services).router,
         JobPages(services).router,
         RoundPages(services).router,
         PolicyPages(services).router,

@@ -71,6 +71,12 @@ class Browser:
             self.page.get_by_role("button", name=button).click()
         self.settle()
 
+    def follow(self, role: str, name: str, *, exact: bool = False) -> None:
+        """The first link or button of a name, until the page has come that it leads to."""
+        with self.page.expect_navigation():
+            self.page.get_by_role(role, name=name, exact=exact).first.click()
+        self.settle()
+
     def picture(self, name: str) -> None:
         """Keep what is seen."""
         PICTURES.mkdir(parents=True, exist_ok=True)

@@ -90,7 +90,7 @@ def test_from_the_list_to_a_job_that_waits_and_why(browser: Browser, console: Co
         console.site.store.jobs.submit(JobName(name), spec(gpus), "ada", console.clock.now(), f"key-of-{name}")
     browser.open("/jobs")
     browser.sign_in(TOKEN)
-    browser.page.get_by_label("Name begins with").fill("wa")
+    browser.page.get_by_label("Name has").fill("wa")
     browser.press("Show")
     assert texts(browser, "tbody th") == ["waits"]
     browser.picture("jobs")

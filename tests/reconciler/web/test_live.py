@@ -243,7 +243,7 @@ def test_it_ends_with_the_line_of_the_token_and_with_the_role(served: Console) -
         with stream(browser) as told:
             next(told)
             rewrite(served.tokens, "")
-            assert ends(told)["message"] == "the token that you signed in with is no longer good"
+            assert ends(told)["message"] == "what you signed in with is no longer good"
         assert browser.get("/live").json()["code"] == "session-over"
 
 
