@@ -110,11 +110,11 @@ class Placements(Protocol):
     def of_job(self, job: JobName, limit: int = 1_000) -> tuple[NodePlacement, ...]:
         """Those of one job, in all its attempts, by since when and by node; the newest where there are more."""
 
-    def use_of_nodes(self, nodes: Collection[NodeName], steps: Steps) -> Mapping[NodeName, Use]:
-        """What was held of each of these nodes; those of which nothing was are left out."""
+    def use_of_nodes(self, nodes: Collection[NodeName], steps: Steps, now: Instant) -> Mapping[NodeName, Use]:
+        """What was held of each of these nodes until `now`; those of which nothing was are left out."""
 
-    def use_of_queues(self, steps: Steps) -> Mapping[tuple[QueueName, GpuType], Use]:
-        """What was held in each queue of each GPU type; what was nothing is left out."""
+    def use_of_queues(self, steps: Steps, now: Instant) -> Mapping[tuple[QueueName, GpuType], Use]:
+        """What was held in each queue of each GPU type until `now`; what was nothing is left out."""
 
     def prune(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
         """Delete placements that were over before an instant, at most `limit`; returns how many. Raises StaleEpochError."""

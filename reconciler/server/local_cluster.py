@@ -78,7 +78,9 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     place.begin()
     known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
-        services_of(*known, place.unstartable, place.agents, None, (disks, starts), events.tell, narrow.tell),
+        services_of(
+            *known, place.unstartable, place.agents, None, (disks, starts), events.tell, narrow.tell, store.placements
+        ),
         (
             ServerThread("loop", runner.run, runner.stop),
             ServerThread("events", events.run, events.stop),

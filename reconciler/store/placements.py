@@ -287,23 +287,23 @@ class SqlPlacements:
             rows = connection.execute(newest).all()
         return tuple(_node_placement(row) for row in sorted(rows, key=lambda row: (row.since, row.number, row.node)))
 
-    def use_of_nodes(self, nodes: Collection[NodeName], steps: Steps) -> dict[NodeName, Use]:
+    def use_of_nodes(self, nodes: Collection[NodeName], steps: Steps, now: Instant) -> dict[NodeName, Use]:
         """Added up by the database."""
         found: dict[NodeName, Use] = {}
         with self._database.reading() as connection:
             for some in pieces(nodes):
                 there = (placement_nodes.c.until > steps.start) & placement_nodes.c.node.in_(some)
                 added = _added_up(
-                    connection, steps, _WITH_NODES, (placement_nodes.c.node,), placement_nodes.c.gpus, there
+                    connection, steps, now, _WITH_NODES, (placement_nodes.c.node,), placement_nodes.c.gpus, there
                 )
                 found |= {NodeName(node): use for (node,), use in added.items()}
         return found
 
-    def use_of_queues(self, steps: Steps) -> dict[tuple[QueueName, GpuType], Use]:
+    def use_of_queues(self, steps: Steps, now: Instant) -> dict[tuple[QueueName, GpuType], Use]:
         """Added up by the database."""
         keys, within = (placements.c.queue, placements.c.gpu_type), placements.c.until > steps.start
         with self._database.reading() as connection:
-            added = _added_up(connection, steps, placements, keys, placements.c.gpus, within)
+            added = _added_up(connection, steps, now, placements, keys, placements.c.gpus, within)
         return {(QueueName(queue), GpuType(gpu_type)): use for (queue, gpu_type), use in added.items()}
 
     def prune(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
@@ -316,6 +316,7 @@ class SqlPlacements:
 def _added_up(
     connection: Connection,
     steps: Steps,
+    now: Instant,
     of: FromClause,
     keys: Sequence[ColumnElement[str]],
     gpus: ColumnElement[int],
@@ -326,11 +327,11 @@ def _added_up(
     What begins and what ends in a step is added up, and how much of the step was left then: what was held before goes on.
     """
     start, step, last = int(steps.start), int(steps.step), int(steps.end)
-    condition = within & (placements.c.since < last) & (gpus > 0)
+    condition = within & (placements.c.since < min(last, now)) & (gpus > 0)
     since = case((placements.c.since < start, 0), else_=placements.c.since - start)
-    until = placements.c.until - start
+    until = case((placements.c.until > now, int(now)), else_=placements.c.until)
     begun = _by_step(keys, since, step, gpus).select_from(of).where(condition)
-    over = _by_step(keys, until, step, gpus).select_from(of).where(condition, placements.c.until < last)
+    over = _by_step(keys, until - start, step, gpus).select_from(of).where(condition, until < last)
     change, part = (
         defaultdict[tuple[str, ...], dict[int, int]](dict),
         defaultdict[tuple[str, ...], dict[int, int]](dict),

@@ -83,7 +83,7 @@ def test_jobs_without_gpus_are_told_too(stores: Stores) -> None:
     take(stores, lead(stores), of("a", TaskPlacement("driver", 0, NODES[0])))
     (placed,) = told(stores)
     assert (placed.placement.gpu_type, placed.placement.gpus, placed.tasks) == (NO_TYPE, 0, (PlacedTask("driver", 0),))
-    assert stores.placements.use_of_queues(Steps(NOW, Duration(HOUR), 2)) == {}
+    assert stores.placements.use_of_queues(Steps(NOW, Duration(HOUR), 2), NOW.after(HOUR)) == {}
 
 
 def test_each_gpu_type_of_an_attempt_is_told_by_itself(stores: Stores) -> None:
@@ -91,7 +91,7 @@ def test_each_gpu_type_of_an_attempt_is_told_by_itself(stores: Stores) -> None:
     types = (("worker", H100), ("actor", GpuType("A100")))
     take(stores, lead(stores), msgspec.structs.replace(claim, gpu_types=types))
     assert [(each.placement.gpu_type, each.gpus) for each in told(stores)] == [(H100, 1000), ("A100", 2000)]
-    used = stores.placements.use_of_queues(Steps(NOW, Duration(HOUR), 1))
+    used = stores.placements.use_of_queues(Steps(NOW, Duration(HOUR), 1), NOW.after(HOUR))
     assert used == {("q", H100): (1000 * HOUR,), ("q", "A100"): (2000 * HOUR,)}
 
 
@@ -180,9 +180,17 @@ def test_use_is_exact_in_each_step(stores: Stores) -> None:
     stores.ledger.release(epoch, JobName("b"), 1, NOW.after(350))
     stores.ledger.release(epoch, JobName("a"), 1, NOW.after(2_500))
     steps = Steps(NOW, Duration(1_000), 4)
-    assert stores.placements.use_of_queues(steps) == {("q", H100): (2_250_000, 2_000_000, 1_000_000, 0)}
-    used = stores.placements.use_of_nodes(NODES, steps)
+    assert stores.placements.use_of_queues(steps, steps.end) == {("q", H100): (2_250_000, 2_000_000, 1_000_000, 0)}
+    used = stores.placements.use_of_nodes(NODES, steps, steps.end)
     assert used == {"n0": (2_000_000, 2_000_000, 1_000_000, 0), "n1": (250_000, 0, 0, 0)}
+
+
+def test_what_is_held_counts_until_now(stores: Stores) -> None:
+    epoch = lead(stores)
+    take(stores, epoch, of("a", whole(0, NODES[0], 0), at=500))
+    steps = Steps(NOW, Duration(1_000), 3)
+    assert stores.placements.use_of_queues(steps, NOW.after(1_700)) == {("q", H100): (500_000, 700_000, 0)}
+    assert stores.placements.use_of_queues(steps, NOW.after(500)) == {}
 
 
 def test_what_is_old_goes_and_what_is_held_stays(stores: Stores) -> None:

@@ -168,17 +168,18 @@ def test_use_is_the_integral_of_placements(stores: SqlStores, seed: int) -> None
         steps = Steps(
             NOW.after(chance.randrange(-500, span)), Duration(chance.randrange(1, 3_000)), chance.randrange(1, 9)
         )
+        now = steps.start.after(chance.randrange(steps.end - steps.start + 100))
         expected = defaultdict[tuple[str, int], int](int)
         for placed in stores.placements.on_nodes(NODES, Instant(0), story.now.after(10**9), 10_000):
-            ended = placed.placement.until or steps.end
+            ended = min(placed.placement.until or now, now)
             for number in range(steps.number):
                 start = steps.start.after(steps.step * number)
                 overlap = min(ended, start.after(steps.step)) - max(placed.placement.since, start)
                 expected[placed.node, number] += max(0, overlap) * int(placed.gpus)
         used = {key: use for key, use in expected.items() if use}
-        found = stores.placements.use_of_nodes(NODES, steps).items()
+        found = stores.placements.use_of_nodes(NODES, steps, now).items()
         assert {(node, number): use for node, uses in found for number, use in enumerate(uses) if use} == used
-        assert sum(map(sum, stores.placements.use_of_queues(steps).values())) == sum(used.values())
+        assert sum(map(sum, stores.placements.use_of_queues(steps, now).values())) == sum(used.values())
 
 
 def test_claims_of_a_program_that_kept_no_placements_are_adopted(stores: SqlStores) -> None:
