@@ -100,7 +100,7 @@ class QueueUseOverTime(Payload, frozen=True, kw_only=True):
     rows: tuple[QueueUseRow, ...]
 
 
-class Window(NamedTuple):
+class TimeWindow(NamedTuple):
     """From when to when, as of now."""
 
     start: Instant
@@ -124,7 +124,9 @@ class Window(NamedTuple):
         return tuple(found)
 
 
-def timeline_of_nodes(placements: Placements, rights: Rights, nodes: Sequence[NodeName], window: Window) -> Timeline:
+def timeline_of_nodes(
+    placements: Placements, rights: Rights, nodes: Sequence[NodeName], window: TimeWindow
+) -> Timeline:
     """A row for each node, in this order."""
     found = placements.on_nodes(nodes, window.start, window.end, SPANS_MAX + 1)
     if len(found) > SPANS_MAX:
@@ -141,7 +143,7 @@ def timeline_of_nodes(placements: Placements, rights: Rights, nodes: Sequence[No
 
 
 def timeline_of_queues(
-    placements: Placements, rights: Rights, policy: Policy, queue: QueueName | None, window: Window
+    placements: Placements, rights: Rights, policy: Policy, queue: QueueName | None, window: TimeWindow
 ) -> Timeline:
     """A row for each queue right below one (None: above all), with what those below it hold."""
     row_of = rows_below(policy, queue)
@@ -163,7 +165,7 @@ def timeline_of_queues(
 
 
 def use_over_time(
-    placements: Placements, policy: Policy, queue: QueueName | None, window: Window, step: Duration | None = None
+    placements: Placements, policy: Policy, queue: QueueName | None, window: TimeWindow, step: Duration | None = None
 ) -> QueueUseOverTime:
     """What each queue right below one held, by GPU type, by name."""
     steps, row_of = window.steps(step), rows_below(policy, queue)

@@ -15,7 +15,7 @@ from reconciler.api.timeline import (
     STEPS_MAX,
     QueueUseOverTime,
     Timeline,
-    Window,
+    TimeWindow,
     timeline_of_nodes,
     timeline_of_queues,
     use_over_time,
@@ -101,15 +101,15 @@ def queue_asked(services: Services, queue: str) -> tuple[Policy, QueueName | Non
     return policy, QueueName(queue) if queue else None
 
 
-def window_of(since: str, to: str, now: Instant) -> Window:
+def window_of(since: str, to: str, now: Instant) -> TimeWindow:
     """From two times, or spans before now. Raises RequestRefusedError."""
     start, end = _instant("from", since, now), _instant("to", to, now) if to else now
     if not 0 <= start < end or end - start > _WIDEST:
         raise _wrong("from", f"{since}: it has to be before `to`, and by five years at most")
-    return Window(start, end, now)
+    return TimeWindow(start, end, now)
 
 
-def step_of(written: str, window: Window) -> Duration | None:
+def step_of(written: str, window: TimeWindow) -> Duration | None:
     """The length of steps; None: none is stated. Raises RequestRefusedError."""
     if not written:
         return None

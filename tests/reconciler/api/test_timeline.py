@@ -10,7 +10,7 @@ import pytest
 from reconciler.api import timeline
 from reconciler.api.guard import Guard
 from reconciler.api.server import ApiServer
-from reconciler.api.timeline import TimelineSpan, Window, rows_below
+from reconciler.api.timeline import TimelineSpan, TimeWindow, rows_below
 from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.placements import Steps
@@ -153,7 +153,7 @@ def test_an_unknown_queue_is_told(client: Client) -> None:
 
 
 def test_the_last_step_is_as_long_as_it_has_lasted() -> None:
-    window = Window(Instant(0), Instant(2_000), Instant(1_500))
+    window = TimeWindow(Instant(0), Instant(2_000), Instant(1_500))
     steps = window.steps(Duration(1_000))
     assert steps == Steps(Instant(0), Duration(1_000), 2)
     assert window.averages(steps, (500_000, 500_000)) == (MilliGpu(500), MilliGpu(1000))
