@@ -34,6 +34,7 @@ from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import LedgerView
+from reconciler.protocols.placements import Placements
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.admission import AdmissionCheck
 from solver.model.snapshot import Snapshot
@@ -136,8 +137,9 @@ def services_of(
     watched: Sequence[ConditionSource] = (),
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None,
     submitted: Callable[[Collection[JobName]], None] = lambda _: None,
+    placements: Placements | None = None,
 ) -> Services:
-    """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed."""
+    """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there are no placements."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
     return Services(
         plane.jobs,
@@ -168,6 +170,7 @@ def services_of(
         agents,
         cancelled,
         submitted,
+        placements,
     )
 
 
