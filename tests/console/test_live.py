@@ -175,7 +175,7 @@ def test_a_job_appears_without_loading_the_page_and_nothing_else_moves(browser: 
     seen(browser, "main[data-updates='1']")
     loads = list[str]()
     browser.page.on("framenavigated", lambda frame: loads.append(frame.url))
-    browser.page.get_by_label("Name begins with").fill("typing")
+    browser.page.get_by_label("Name has").fill("typing")
     browser.page.get_by_role("link", name="job-20").focus()
     browser.page.evaluate("scrollTo(0, 200)")
     scrolled = browser.page.evaluate("scrollY")
@@ -183,7 +183,7 @@ def test_a_job_appears_without_loading_the_page_and_nothing_else_moves(browser: 
     seen(browser, "tbody a:text-is('new')")
     assert jobs_shown(browser)[:2] == ["new", "job-39"]
     assert browser.page.evaluate("document.activeElement.textContent") == "job-20"
-    assert browser.page.get_by_label("Name begins with").input_value() == "typing"
+    assert browser.page.get_by_label("Name has").input_value() == "typing"
     assert browser.page.evaluate("scrollY") == scrolled
     assert loads == []
 
