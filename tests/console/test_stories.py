@@ -165,7 +165,7 @@ def test_moments_are_told_in_the_time_zone_of_the_browser(chromium: Any, console
     written = str(console.clock.now())
     assert (moment.get_attribute("title"), moment.get_attribute("datetime")) == (written, written)
     assert "5:30:00" in str(moment.text_content())
-    assert browser.page.locator("#zone").text_content() == "Times are of Asia/Calcutta; point at one for UTC."
+    assert browser.page.locator("#zone").text_content() == "Times are in Asia/Calcutta; point at one for UTC."
     moment.evaluate("element => { element.textContent = '2026-01-02T20:00:00Z'; }")
     browser.page.wait_for_function("element => element.textContent.includes('01:30:00')", arg=moment.element_handle())
     assert browser.troubles == []

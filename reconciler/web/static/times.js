@@ -21,7 +21,8 @@ function tellAll(within) {
 
 tellAll(document);
 const zone = document.getElementById("zone");
-if (zone) zone.textContent = `Times are of ${Intl.DateTimeFormat().resolvedOptions().timeZone}; point at one for UTC.`;
+const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone && here !== "UTC") zone.textContent = `Times are in ${here}; point at one for UTC.`;
 // What is changed later, too: a text that was told is none that is told again.
 new MutationObserver((changes) => {
   for (const { target } of changes) {
