@@ -31,7 +31,12 @@ function asked() {
 
 /** Raises Error with what is wrong. @param {HTMLElement} main */
 export async function update(main) {
-  const fresh = await asked();
+  // Another address than was asked for may be shown meanwhile.
+  let [at, fresh] = ["", main];
+  while (at !== location.search) {
+    at = location.search;
+    fresh = /** @type {HTMLElement} */ (await asked());
+  }
   const focused = /** @type {HTMLElement | null} */ (document.activeElement);
   const wasInside = focused && main.contains(focused);
   mend(main, fresh);
