@@ -52,7 +52,7 @@ class QueueUsePages:
         lines = {
             line.gpu_type: line for each, use in self._services.queue_uses() if each.name == name for line in use.gpus
         }
-        types = sorted({*lines, *held} - {GpuType("")})
+        types = sorted({*lines, *held})
         chosen = GpuType(type) if type else max(types, key=lambda each: _held(held, each), default=GpuType(""))
         own = next(each for each in policy.queues if each.name == name)
         order = list(dict.fromkeys(row_of.values()))

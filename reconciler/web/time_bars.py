@@ -71,10 +71,13 @@ class DrawnBar(NamedTuple):
 
 
 class Area(NamedTuple):
-    """What was held in all, as the outline of a picture in a picture: `path` in a box of `steps` by 100, to be stretched."""
+    """What was held in all, as the outline of a picture in a picture: `path` in a box of `steps` by 100, to be stretched.
+
+    The last step may not be over: `steps` is no whole number then.
+    """
 
     width: float
-    steps: int
+    steps: float
     path: str
 
 
@@ -169,9 +172,15 @@ def _minute(at: Instant) -> str:
 
 def area_of(values: Sequence[int], most: int, steps: Steps, shown: ShownWindow) -> Area:
     """An outline of what was held in each step, in a box whose height stands for `most`."""
+    over = steps_over(steps, shown)
     path = ["M0 100"]
     for number, value in enumerate(values):
         y = round(100 - 100 * min(value, most) / most, 1) if most else 100
-        path.append(f"L{number} {y}L{number + 1} {y}")
-    path.append(f"L{len(values)} 100Z")
-    return Area(shown.x(steps.end) if steps.number else 0.0, max(1, len(values)), "".join(path))
+        path.append(f"L{number} {y}L{min(number + 1, over)} {y}")
+    path.append(f"L{over} 100Z")
+    return Area(shown.x(shown.past.end), over, "".join(path))
+
+
+def steps_over(steps: Steps, shown: ShownWindow) -> float:
+    """How many of them have passed."""
+    return round(min(steps.number, (shown.past.end - steps.start) / steps.step), 3)

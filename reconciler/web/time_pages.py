@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, Literal, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
@@ -13,12 +13,13 @@ from reconciler.api.timeline import rows_below
 from reconciler.api.timeline_routes import queue_asked
 from reconciler.web.node_pages import NodeFilter, matching
 from reconciler.web.node_sight import NodeSights
-from reconciler.web.outlook import Outlooks
+from reconciler.web.outlook import Outlook, Outlooks
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import page
 from reconciler.web.pass_memo import PassMemo
 from reconciler.web.past import Past
 from reconciler.web.queue_colours import QueueColours
+from reconciler.web.submit_pages import gpu_types_of
 from reconciler.web.time_bars import BarMaker
 from reconciler.web.time_rows import node_rows, queue_rows
 from reconciler.web.time_window import FORMS, ShownWindow, address, window_asked
@@ -80,22 +81,18 @@ class TimePages:
         shown = window_asked(since.strip() or SINCE, to.strip() or TO, self._services.clock.now())
         asked = TimeAsked(by, rack.strip(), type, name.strip(), queue.strip(), page_number)
         policy, top = queue_asked(self._services, asked.queue)
+        if top is None:
+            top = _only_root(policy)
         rights: Rights = request.state.rights
-        colours = QueueColours.of(policy)
-        outlook = self._outlooks.latest()
+        colours, outlook = QueueColours.of(policy), self._outlooks.latest()
         maker = BarMaker(outlook, colours, rights, shown)
-        if by == "node":
-            names = self._nodes(asked)
-            size, count = NODES_SHOWN, len(names)
-            some = names[(page_number - 1) * size : page_number * size]
-            rows = node_rows(some, self._sights.latest().index, self._past, outlook, maker, shown)
-        else:
-            rows_of = rows_below(policy, top)
-            queues = list(dict.fromkeys(rows_of.values()))
-            size, count = QUEUES_SHOWN, len(queues)
-            on_page = frozenset(queues[(page_number - 1) * size : page_number * size])
-            row_of = {each: row for each, row in rows_of.items() if row in on_page}
-            rows = queue_rows(row_of, self._guaranteed(), self._past, outlook, maker, shown)
+        size = NODES_SHOWN if by == "node" else QUEUES_SHOWN
+        part = slice((page_number - 1) * size, page_number * size)
+        rows, count = (
+            self._node_rows(asked, part, outlook, maker, shown)
+            if by == "node"
+            else self._queue_rows(policy, top, part, outlook, maker, shown)
+        )
         bars = [(row.name, each.bar) for row in rows for each in row.bars]
         return page(
             request,
@@ -108,10 +105,11 @@ class TimePages:
             as_of=outlook.snapshot.time,
             is_kept=self._past.is_kept,
             legend=colours.named,
-            types=sorted({node.gpu_type for node in self._sights.latest().index.nodes.values()}),
+            types=self._memo.of("gpu-types", lambda: gpu_types_of(self._services)),
             queues=[each.name for each in policy.queues],
             parents={each.parent for each in policy.queues},
             above=_above(policy, top),
+            top=top or "",
             count=count,
             first=(page_number - 1) * size + 1,
             forms=FORMS,
@@ -120,15 +118,37 @@ class TimePages:
             **_ways(asked, shown),
         )
 
-    def _nodes(self, asked: TimeAsked) -> Sequence[NodeName]:
-        """Those with GPUs that are asked for, rack by rack."""
+    def _node_rows(
+        self, asked: TimeAsked, part: slice, outlook: Outlook, maker: BarMaker, shown: ShownWindow
+    ) -> tuple[list[TimeRow], int]:
+        """Of nodes with GPUs, rack by rack; of the one alone that has just the name that is asked for. And how many there are."""
         sight = self._sights.latest()
 
         def found() -> Sequence[NodeName]:
-            within = matching(sight, NodeFilter(asked.rack, asked.gpu_type))
+            exact = sight.index.nodes.get(NodeName(asked.name))
+            within = matching(sight, NodeFilter(asked.rack, asked.gpu_type)) if exact is None else [exact.name]
             return [name for name in within if sight.index.nodes[name].gpus and asked.name in name]
 
-        return self._memo.of(("time-nodes", asked.rack, asked.gpu_type, asked.name), found)
+        names = self._memo.of(("time-nodes", asked.rack, asked.gpu_type, asked.name), found)
+        # What another pass found may be gone.
+        some = [name for name in names[part] if name in sight.index.nodes]
+        return node_rows(some, sight.index, self._past, outlook, maker, shown), len(names)
+
+    def _queue_rows(
+        self,
+        policy: Policy,
+        top: QueueName | None,
+        part: slice,
+        outlook: Outlook,
+        maker: BarMaker,
+        shown: ShownWindow,
+    ) -> tuple[list[TimeRow], int]:
+        """Of the queues right below one, and how many there are."""
+        row_of = rows_below(policy, top)
+        rows = list(dict.fromkeys(row_of.values()))
+        on_page = frozenset(rows[part])
+        some = {queue: row for queue, row in row_of.items() if row in on_page}
+        return queue_rows(some, self._guaranteed(), self._past, outlook, maker, shown), len(rows)
 
     def _guaranteed(self) -> dict[QueueName, MilliGpu]:
         """Of each queue, GPUs of all types together."""
@@ -138,7 +158,6 @@ class TimePages:
 
 def _ways(asked: TimeAsked, shown: ShownWindow) -> dict[str, object]:
     """Addresses of the windows and pictures around this one."""
-    first: Callable[[dict[str, str]], str] = asked._replace(page=1).at
     return {
         "earlier": asked.at(shown.earlier()),
         "later": asked.at(shown.later()),
@@ -148,8 +167,6 @@ def _ways(asked: TimeAsked, shown: ShownWindow) -> dict[str, object]:
         "by_queue": TimeAsked("queue").at(_stated(shown)),
         "all_of_it": TimeAsked(asked.by).at(_stated(shown)),
         "of_queue": lambda name: asked._replace(queue=name, page=1).at(_stated(shown)),
-        "of_node": lambda name: asked._replace(name=name, page=1).at(_stated(shown)),
-        "first_page": first(_stated(shown)),
     }
 
 
@@ -157,6 +174,12 @@ def _stated(shown: ShownWindow) -> dict[str, str]:
     """As it was asked for; what stands for itself is left out."""
     is_usual = shown.since == SINCE and shown.to == TO
     return {} if is_usual else {"from": shown.since, "to": shown.to}
+
+
+def _only_root(policy: Policy) -> QueueName | None:
+    """What all of a tree is below: one row of all there is would say little."""
+    roots = [queue.name for queue in policy.queues if queue.parent is None]
+    return roots[0] if len(roots) == 1 and len(policy.queues) > 1 else None
 
 
 def _above(policy: Policy, queue: QueueName | None) -> list[QueueName]:

@@ -214,7 +214,7 @@ def queue_rows(
         values = held.get(row, ())
         most = max((guaranteed.get(row, MilliGpu(0)), *values, 1))
         area = area_of(values, most, used.steps, shown) if values else None
-        line = AREA * (1 - guaranteed[row] / most) if guaranteed.get(row) else None
+        line = max(1.0, AREA * (1 - guaranteed[row] / most)) if guaranteed.get(row) else None
         unknown = sum(outlook.unknown.get(queue, 0) for queue in queues)
         note = f"{unknown:,} wait, until when is not known" if unknown else ""
         height = max((int(bar.spots[0].y) + LANE for bar in bars), default=AREA + 4)

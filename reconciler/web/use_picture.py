@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from reconciler.control.queue_use import QueueLine
 from reconciler.protocols.placements import Steps
 from reconciler.web.queue_colours import COLOURS, OTHER, QueueColours
+from reconciler.web.time_bars import steps_over
 from reconciler.web.time_window import ShownWindow
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import QueueName
@@ -37,7 +38,7 @@ class UseLine(NamedTuple):
 
 
 class UsePicture(NamedTuple):
-    """`top`: what the height stands for, in thousandths of GPUs. `width`: of what is over, in percent of the window.
+    """`top`: what the height stands for, in thousandths of GPUs. `width`: what is over, in percent of the window: so many `steps`.
 
     `begins`: of each step, when it does.
     """
@@ -47,6 +48,7 @@ class UsePicture(NamedTuple):
     lines: tuple[UseLine, ...]
     top: int
     width: float
+    steps: float
     begins: tuple[Instant, ...]
 
     @property
@@ -73,13 +75,14 @@ def use_picture(
     totals = [sum(values) for values in zip(*named.values(), strict=True)]
     levels = [(name, int(level)) for name, level in _levels(line)]
     top = max((*totals, *(level for _, level in levels), 1000))
-    top += top // 20  # The highest line is not to lie on the edge.
+    top = -(-top * 21 // 20_000) * 1000  # Whole GPUs; the highest line is not to lie on the edge.
     return UsePicture(
         gpu_type,
         tuple(_layers(named, _palette(named, colours), steps, top, shown)),
         tuple(UseLine(name, round(100 - 100 * level / top, 2), level) for name, level in levels),
         top,
-        shown.x(min(steps.end, shown.now)) if steps.number else 0.0,
+        shown.x(shown.past.end),
+        steps_over(steps, shown),
         tuple(steps.start.after(steps.step * number) for number in range(steps.number)),
     )
 
@@ -103,10 +106,10 @@ def _layers(
     named: Mapping[str, Sequence[int]], palette: Mapping[str, str], steps: Steps, top: int, shown: ShownWindow
 ) -> Iterator[UseLayer]:
     base = [0] * steps.number
-    over = min(steps.end, shown.now) - steps.start
+    over, passed = shown.past.end - steps.start, steps_over(steps, shown)
     for name, values in named.items():
         upper = [below + value for below, value in zip(base, values, strict=True)]
-        path = _outline(upper, base, top)
+        path = _outline(upper, base, top, passed)
         # The last step may not be over.
         lasted = [min(steps.step, over - steps.step * number) for number in range(steps.number)]
         gpu_ms = sum(value * length for value, length in zip(values, lasted, strict=True))
@@ -122,12 +125,16 @@ def _layers(
         base = upper
 
 
-def _outline(upper: Sequence[int], lower: Sequence[int], top: int) -> str:
+def _outline(upper: Sequence[int], lower: Sequence[int], top: int, passed: float) -> str:
     """Along the top from left to right, and along the bottom back."""
 
     def y(level: int) -> str:
         return f"{round(100 - 100 * level / top, 2):g}"
 
-    there = "".join(f"L{at} {y(level)}L{at + 1} {y(level)}" for at, level in enumerate(upper))
-    back = "".join(f"L{at + 1} {y(level)}L{at} {y(level)}" for at, level in reversed(list(enumerate(lower))))
+    def stretch(at: int, level: int, *, back: bool = False) -> str:
+        ends = f"{at}", f"{min(at + 1, passed):g}"
+        return "".join(f"L{x} {y(level)}" for x in (reversed(ends) if back else ends))
+
+    there = "".join(stretch(at, level) for at, level in enumerate(upper))
+    back = "".join(stretch(at, level, back=True) for at, level in reversed(list(enumerate(lower))))
     return f"M0 {y(lower[0])}{there}{back}Z" if upper else ""

@@ -38,6 +38,7 @@ function show(from, to) {
 
 /** What the address says now. */
 async function bring() {
+  search = location.search;
   try {
     await update(main);
   } catch {
@@ -75,7 +76,11 @@ function zoom(factor) {
   show(middle - half, middle + half);
 }
 
-addEventListener("popstate", bring);
+let search = location.search;
+addEventListener("popstate", () => {
+  // A place within the page is no other window.
+  if (search !== location.search) bring();
+});
 
 // Keys.
 
@@ -134,21 +139,3 @@ main.addEventListener("click", (event) => {
 main.addEventListener("dragstart", (event) => {
   if (event.target instanceof Element && event.target.closest("#gantt")) event.preventDefault();
 });
-
-// Marks in the reader's time zone.
-
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
-
-function mark() {
-  const { from, to } = shown();
-  for (const each of document.querySelectorAll("[data-at]")) {
-    const at = new Date(/** @type {string} */ (each.getAttribute("data-at")));
-    const begins = at.getHours() + at.getMinutes() === 0;
-    const text = begins || to - from > 7 * DAY_MS ? DAY.format(at) : CLOCK.format(at);
-    if (each.textContent !== text) each.textContent = text;
-  }
-}
-
-mark();
-new MutationObserver(mark).observe(main, { childList: true, characterData: true, subtree: true });
