@@ -126,7 +126,7 @@ def _ends(snapshot: Snapshot, running: Iterable[Job]) -> dict[JobName, ExpectedE
     leaving = {intent.job: intent.deadline for intent in snapshot.in_flight.intents if intent.kind == "stop"}
     durations, found = expected(snapshot.in_flight.durations), dict[JobName, ExpectedEnd]()
     for job in running:
-        since = job.started_at or snapshot.time
+        since = snapshot.time if job.started_at is None else job.started_at
         usual = expected_of(job, durations) if job.time_limit is None else None
         if job.name in leaving:
             found[job.name] = ExpectedEnd(leaving[job.name], "asked")

@@ -101,7 +101,7 @@ class BarMaker:
     def running(self, job: Job, gpus: MilliGpu) -> TimeBar:
         """What a job holds, where there is no record but that it does."""
         name, may = self._name(job.name, job.spec.queue, job.user)
-        since = job.started_at or self._outlook.snapshot.time
+        since = self._outlook.snapshot.time if job.started_at is None else job.started_at
         return self._running(name, job.spec.queue, gpus, since, self._outlook.ends[job.name], may)
 
     def planned(self, start: PlannedStart, gpus: MilliGpu) -> TimeBar:

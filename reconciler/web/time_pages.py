@@ -21,7 +21,7 @@ from reconciler.web.past import Past
 from reconciler.web.queue_colours import QueueColours
 from reconciler.web.submit_pages import gpu_types_of
 from reconciler.web.time_bars import BarMaker
-from reconciler.web.time_rows import node_rows, queue_rows
+from reconciler.web.time_rows import TimeRow, node_rows, queue_rows
 from reconciler.web.time_window import FORMS, ShownWindow, address, window_asked
 from solver.model.cluster import NodeName
 from solver.model.quantities import MilliGpu
