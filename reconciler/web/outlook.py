@@ -55,6 +55,13 @@ class PlannedStart(NamedTuple):
     is_vague: bool = False
 
 
+class RunningJob(NamedTuple):
+    """A job and what it holds."""
+
+    job: Job
+    gpus: MilliGpu
+
+
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """`running`: jobs that hold GPUs, the biggest first; `planned`: jobs that wait, by when they may start; both by their queue.
@@ -65,7 +72,7 @@ class Outlook:
 
     snapshot: Snapshot
     ends: Mapping[JobName, ExpectedEnd]
-    running: Mapping[QueueName, Sequence[Job]]
+    running: Mapping[QueueName, Sequence[RunningJob]]
     planned: Mapping[QueueName, Sequence[PlannedStart]]
     starts: Mapping[JobName, PlannedStart]
     unknown: Mapping[QueueName, int]
@@ -86,10 +93,10 @@ class Outlook:
         by_queue = defaultdict[QueueName, list[PlannedStart]](list)
         for start in sorted(planned.values(), key=lambda start: start.at):
             by_queue[start.job.spec.queue].append(start)
-        held = defaultdict[QueueName, list[Job]](list)
-        for job in sorted(running, key=lambda job: -sum(task.gpus for task in job.placement)):
-            if any(task.gpus for task in job.placement):
-                held[job.spec.queue].append(job)
+        held = defaultdict[QueueName, list[RunningJob]](list)
+        for each in sorted((RunningJob(job, _gpus(job.placement)) for job in running), key=lambda each: -each.gpus):
+            if each.gpus:
+                held[each.job.spec.queue].append(each)
         return cls(
             snapshot, _ends(snapshot, running), dict(held), dict(by_queue), planned, dict(unknown), estimates, jobs
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge, nsmallest
+from itertools import islice
 from typing import Final, NamedTuple
 
 from reconciler.protocols.placements import NodePlacement, PlacedTask, Placement
@@ -25,6 +27,8 @@ PLANNED_LANES_MAX: Final = 4
 """Of jobs that wait, below those."""
 LANE: Final = 14
 AREA: Final = 26
+CANDIDATES_MAX: Final = 120
+"""Jobs of a queue that are looked at, to find those that have room."""
 _WHOLE: Final = int(MILLI_PER_GPU)
 
 
@@ -230,19 +234,39 @@ def _queue_bars(
     maker: BarMaker,
     shown: ShownWindow,
 ) -> tuple[list[TimeBar], int]:
-    """The biggest jobs that run, what was held longest, and the first jobs that are to start; and how many more there are."""
-    running = [job for queue in queues for job in outlook.running.get(queue, ())[:BARS_MAX]] if from_snapshot else []
-    planned = [start for queue in queues for start in outlook.planned.get(queue, ())[:BARS_MAX]]
-    held = [maker.running(job, _gpus(job.placement)) for job in sorted(running, key=lambda job: -_gpus(job.placement))]
-    held += [maker.held(each, each.gpus) for each in sorted(placements, key=_weight) if each.gpus]
-    bars, left_out = _laid([bar for bar in held if _is_in(bar, shown)], HELD_LANES_MAX, AREA + 4)
+    """The biggest jobs that run, what was held longest, and the first jobs that are to start; and how many more there are.
+
+    As many are looked at as could be drawn, however many there are.
+    """
+    held, left_out = (
+        _running_bars(queues, outlook, maker, shown) if from_snapshot else _ended_bars(placements, maker, shown)
+    )
+    bars, more = _laid(held, HELD_LANES_MAX, AREA + 4)
     below = max((int(bar.spots[0].y) + LANE for bar in bars), default=AREA + 4)
-    ahead = [maker.planned(start, start.gpus) for start in sorted(planned, key=lambda start: start.at)]
-    more, fewer = _laid([bar for bar in ahead if _is_in(bar, shown)], PLANNED_LANES_MAX, below)
-    left_out += fewer + sum(len(outlook.planned.get(queue, ())) for queue in queues) - len(planned)
-    if from_snapshot:
-        left_out += sum(len(outlook.running.get(queue, ())) for queue in queues) - len(running)
-    return bars + more, left_out
+    planned = [outlook.planned.get(queue, ()) for queue in queues]
+    starts = islice(merge(*planned, key=lambda start: start.at), CANDIDATES_MAX)
+    ahead = [bar for bar in (maker.planned(start, start.gpus) for start in starts) if _is_in(bar, shown)]
+    later, even_more = _laid(ahead, PLANNED_LANES_MAX, below)
+    if shown.end > shown.now:
+        left_out += max(0, sum(map(len, planned)) - CANDIDATES_MAX)
+    return bars + later, left_out + more + even_more
+
+
+def _running_bars(
+    queues: Sequence[QueueName], outlook: Outlook, maker: BarMaker, shown: ShownWindow
+) -> tuple[list[TimeBar], int]:
+    running = [outlook.running.get(queue, ()) for queue in queues]
+    biggest = islice(merge(*running, key=lambda each: -each.gpus), CANDIDATES_MAX)
+    bars = [bar for bar in (maker.running(*each) for each in biggest) if _is_in(bar, shown)]
+    # Of a window that is over it is not known how many of the others had begun.
+    return bars, max(0, sum(map(len, running)) - CANDIDATES_MAX) if shown.end > shown.now else 0
+
+
+def _ended_bars(placements: Sequence[Placement], maker: BarMaker, shown: ShownWindow) -> tuple[list[TimeBar], int]:
+    longest = nsmallest(CANDIDATES_MAX, (each for each in placements if each.gpus), key=_weight)
+    bars = [maker.held(each, each.gpus) for each in longest]
+    left_out = sum(each.gpus > 0 for each in placements) - len(longest)
+    return [bar for bar in bars if _is_in(bar, shown)], left_out
 
 
 def _weight(placement: Placement) -> tuple[bool, int]:

@@ -283,7 +283,9 @@ class RoundWorker:
         while not asked.said.empty():
             said = asked.said.get()
             if isinstance(said, Exception):
-                self._report(f"the round worker {said}, in a round that was not wanted any more; another takes its place")
+                self._report(
+                    f"the round worker {said}, in a round that was not wanted any more; another takes its place"
+                )
 
     def _question(self, child: ChildProcess, asked: AskedRound) -> RoundQuestion:
         """What the worker does not know yet."""

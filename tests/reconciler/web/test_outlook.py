@@ -83,7 +83,7 @@ def test_what_waits_may_start_as_was_promised_reserved_or_forecast() -> None:
 def test_the_biggest_run_first_and_those_without_gpus_not_at_all() -> None:
     bare = msgspec.structs.replace(task("n1"), devices=())
     jobs = job("small", task("n1", 0)), job("big", task("n1", 1, 2)), job("none", bare)
-    assert [each.name for each in Outlook.of(world(*jobs), POLICY, {}).running[TEAM]] == ["big", "small"]
+    assert [each.job.name for each in Outlook.of(world(*jobs), POLICY, {}).running[TEAM]] == ["big", "small"]
 
 
 def test_it_is_worked_out_once_for_a_pass_and_goes_on_while_a_plan_is_half_known(site: Site) -> None:
