@@ -13,10 +13,10 @@ from reconciler.web.intervention_pages import InterventionPages
 from reconciler.web.job_pages import JobPages
 from reconciler.web.latest_map import LatestMap
 from reconciler.web.live_routes import LiveRoutes
+from reconciler.web.memo import PassMemo
 from reconciler.web.node_pages import NodePages
 from reconciler.web.node_sight import NodeSights
-from reconciler.web.outlook import Outlooks
-from reconciler.web.pass_memo import PassMemo
+from reconciler.web.past import Past
 from reconciler.web.policy_pages import PolicyPages
 from reconciler.web.queue_use_pages import QueueUsePages
 from reconciler.web.round_pages import RoundPages
@@ -31,6 +31,7 @@ def console_routers(
 ) -> tuple[APIRouter, ...]:
     """All of them, for `ApiServer(routers=...)`. `external_url`: the origin of this server from outside; "": none is known."""
     sights, latest, memo = NodeSights(services), LatestMap(services), PassMemo(services)
+    past = Past(services, memo)
     return (
         SignInRoutes(keeper, flow, external_url).router,
         StaticRoutes().router,
@@ -45,6 +46,6 @@ def console_routers(
         PolicyPages(services).router,
         HealthPages(services, sights).router,
         NodePages(services, sights).router,
-        QueueUsePages(services, memo).router,
-        TimePages(services, sights, Outlooks(services), memo).router,
+        QueueUsePages(services, past).router,
+        TimePages(services, sights, past, memo).router,
     )

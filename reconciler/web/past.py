@@ -1,4 +1,4 @@
-"""What was held, as pages show it: read once for a pass and a window, and added up where it is too much to be drawn."""
+"""What was held, as pages show it: read once, however many look, and added up where it is too much to be drawn."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from reconciler.api.services import Services
 from reconciler.api.timeline import SPANS_MAX, TimeWindow, added_up
-from reconciler.protocols.placements import NodePlacement, Placement, Steps
-from reconciler.web.pass_memo import PassMemo
+from reconciler.protocols.placements import NodePlacement, Placement, Steps, Use
+from reconciler.web.memo import Memo, PassMemo
 from reconciler.web.time_window import ShownWindow
 from solver.model.cluster import GpuType, NodeName
-from solver.model.quantities import Duration, MilliGpu
+from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import QueueName
 
 _STEPS_AIMED_AT: Final = 96
@@ -26,17 +26,29 @@ QueueAndType = tuple[QueueName, GpuType]
 
 
 class HeldOverTime(NamedTuple, Generic[KeyT]):
-    """GPUs held on average in each step, by what they are counted for; what was nothing is left out."""
+    """GPUs held on average in each step, by what they are counted for; what was nothing is left out.
+
+    `until`: how far it was added up; the last step may not be over then.
+    """
 
     steps: Steps
+    until: Instant
     of: Mapping[KeyT, tuple[MilliGpu, ...]]
+
+    @property
+    def steps_over(self) -> float:
+        """How many of them have passed."""
+        return round(min(self.steps.number, (self.until - self.steps.start) / self.steps.step), 3)
 
 
 class Past:
-    """Of one server. Where no placements are kept, nothing is known of it."""
+    """Of one server. Where no placements are kept, nothing is known of it.
+
+    Placements are read once for a pass. What the store adds up may be all that it has, and is read once a minute.
+    """
 
     def __init__(self, services: Services, memo: PassMemo) -> None:
-        self._services, self._memo = services, memo
+        self._services, self._memo, self._sums = services, memo, Memo()
 
     @property
     def is_kept(self) -> bool:
@@ -53,7 +65,7 @@ class Past:
             found = placements.on_nodes(nodes, start, end, SPANS_MAX + 1)
             return found if len(found) <= SPANS_MAX else None
 
-        return self._once(("on-nodes", tuple(nodes)), shown, read)
+        return self._once(self._memo, ("on-nodes", tuple(nodes)), shown, read)
 
     def in_queues(self, queues: Sequence[QueueName], shown: ShownWindow) -> tuple[Placement, ...] | None:
         """Placements of these queues; None: there are too many."""
@@ -65,33 +77,38 @@ class Past:
             found = placements.in_queues(queues, start, end, SPANS_MAX + 1)
             return found if len(found) <= SPANS_MAX else None
 
-        return self._once(("in-queues", tuple(queues)), shown, read)
+        return self._once(self._memo, ("in-queues", tuple(queues)), shown, read)
 
     def use_of_nodes(self, nodes: Sequence[NodeName], shown: ShownWindow) -> HeldOverTime[NodeName]:
         """What was held of each."""
         placements, window = self._services.placements, shown.past
         steps = steps_of(window)
-        if placements is None or not steps.number:
-            return HeldOverTime(steps, {})
 
         def read() -> HeldOverTime[NodeName]:
-            used = placements.use_of_nodes(nodes, steps, window.now)
-            return HeldOverTime(steps, {node: window.averages(steps, use) for node, use in used.items()})
+            used = placements.use_of_nodes(nodes, steps, window.now) if placements is not None and steps.number else {}
+            return HeldOverTime(steps, window.end, {node: window.averages(steps, use) for node, use in used.items()})
 
-        return self._once(("use-of-nodes", tuple(nodes)), shown, read)
+        return self._once(self._sums, ("use-of-nodes", tuple(nodes)), shown, read)
 
     def use_of_queues(self, row_of: Mapping[QueueName, QueueName], shown: ShownWindow) -> HeldOverTime[QueueAndType]:
         """What was held in each row of queues, of each GPU type: keys are pairs of them."""
-        placements, window = self._services.placements, shown.past
-        steps = steps_of(window)
-        if placements is None or not steps.number:
-            return HeldOverTime(steps, {})
-        used = self._once("use-of-queues", shown, lambda: placements.use_of_queues(steps, window.now))
-        rows = added_up(row_of, used, steps)
-        return HeldOverTime(steps, {row: window.averages(steps, use) for row, use in rows.items()})
+        placements = self._services.placements
 
-    def _once(self, key: Hashable, shown: ShownWindow, read: Callable[[], T]) -> T:
-        return self._memo.of((key, shown.start, shown.end, shown.now // _MINUTE), read)
+        def read() -> tuple[TimeWindow, Mapping[QueueAndType, Use]]:
+            window, steps = shown.past, steps_of(shown.past)
+            if placements is None or not steps.number:
+                return window, {}
+            return window, placements.use_of_queues(steps, window.now)
+
+        # As of when it was read.
+        window, used = self._once(self._sums, "use-of-queues", shown, read)
+        steps = steps_of(window)
+        rows = added_up(row_of, used, steps)
+        return HeldOverTime(steps, window.end, {row: window.averages(steps, use) for row, use in rows.items()})
+
+    @staticmethod
+    def _once(memo: Memo, key: Hashable, shown: ShownWindow, read: Callable[[], T]) -> T:
+        return memo.of((key, shown.start, shown.end, shown.now // _MINUTE), read)
 
 
 def held_in_all(held: HeldOverTime[QueueAndType]) -> dict[QueueName, tuple[int, ...]]:

@@ -13,7 +13,6 @@ from reconciler.api.timeline_routes import queue_asked
 from reconciler.web.origins import document_link
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import page
-from reconciler.web.pass_memo import PassMemo
 from reconciler.web.past import Past, by_type
 from reconciler.web.queue_colours import QueueColours
 from reconciler.web.time_window import FORMS, address, window_asked
@@ -29,9 +28,8 @@ _WORDS_MAX: Final = 40
 class QueueUsePages:
     """The endpoint; `router` has it."""
 
-    def __init__(self, services: Services, memo: PassMemo) -> None:
-        self._services = services
-        self._past = Past(services, memo)
+    def __init__(self, services: Services, past: Past) -> None:
+        self._services, self._past = services, past
         self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
         self.router.add_api_route("/queues/{queue}", self.queue)
 
@@ -64,9 +62,7 @@ class QueueUsePages:
             "queue.html",
             queue=own,
             link=document_link(own.origin),
-            picture=use_picture(
-                chosen, held.get(chosen, {}), order, lines.get(chosen), used.steps, shown, QueueColours.of(policy)
-            ),
+            picture=use_picture(chosen, used, order, lines.get(chosen), shown, QueueColours.of(policy)),
             line=lines.get(chosen),
             types=[(each, address(path, ("type", each), stated)) for each in types],
             chosen=chosen,

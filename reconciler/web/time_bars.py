@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from reconciler.access.rights import Rights
-from reconciler.protocols.placements import Placement, Steps
+from reconciler.protocols.placements import Placement
 from reconciler.web.outlook import END_WORDS, ExpectedEnd, Outlook, PlannedStart
+from reconciler.web.past import HeldOverTime
 from reconciler.web.queue_colours import OTHER, QueueColours
 from reconciler.web.time_window import ShownWindow
 from solver.model.quantities import Instant, MilliGpu
@@ -170,17 +171,12 @@ def _minute(at: Instant) -> str:
     return f"{day} {rest[:5]} UTC"
 
 
-def area_of(values: Sequence[int], most: int, steps: Steps, shown: ShownWindow) -> Area:
+def area_of(values: Sequence[int], most: int, held: HeldOverTime[Any], shown: ShownWindow) -> Area:
     """An outline of what was held in each step, in a box whose height stands for `most`."""
-    over = steps_over(steps, shown)
+    over = held.steps_over
     path = ["M0 100"]
     for number, value in enumerate(values):
         y = round(100 - 100 * min(value, most) / most, 1) if most else 100
         path.append(f"L{number} {y}L{min(number + 1, over)} {y}")
     path.append(f"L{over} 100Z")
-    return Area(shown.x(shown.past.end), over, "".join(path))
-
-
-def steps_over(steps: Steps, shown: ShownWindow) -> float:
-    """How many of them have passed."""
-    return round(min(steps.number, (shown.past.end - steps.start) / steps.step), 3)
+    return Area(shown.x(held.until), over, "".join(path))

@@ -11,12 +11,12 @@ from reconciler.access.rights import Rights
 from reconciler.api.services import Services
 from reconciler.api.timeline import rows_below
 from reconciler.api.timeline_routes import queue_asked
+from reconciler.web.memo import PassMemo
 from reconciler.web.node_pages import NodeFilter, matching
 from reconciler.web.node_sight import NodeSights
 from reconciler.web.outlook import Outlook, Outlooks
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import page
-from reconciler.web.pass_memo import PassMemo
 from reconciler.web.past import Past
 from reconciler.web.queue_colours import QueueColours
 from reconciler.web.submit_pages import gpu_types_of
@@ -58,9 +58,9 @@ class TimeAsked(NamedTuple):
 class TimePages:
     """The endpoint; `router` has it."""
 
-    def __init__(self, services: Services, sights: NodeSights, outlooks: Outlooks, memo: PassMemo) -> None:
-        self._services, self._sights, self._outlooks, self._memo = services, sights, outlooks, memo
-        self._past = Past(services, memo)
+    def __init__(self, services: Services, sights: NodeSights, past: Past, memo: PassMemo) -> None:
+        self._services, self._sights, self._past, self._memo = services, sights, past, memo
+        self._outlooks = Outlooks(services)
         self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
         self.router.add_api_route("/time", self.time)
 

@@ -146,7 +146,7 @@ def _node_row(node: Node, pieces: Sequence[_Piece], used: HeldOverTime[NodeName]
     area, height = None, lane * len(lanes)
     if used is not None:
         held = used.of.get(node.name, (MilliGpu(0),) * used.steps.number)
-        area = area_of(held, _WHOLE * len(lanes), used.steps, shown)
+        area = area_of(held, _WHOLE * len(lanes), used, shown)
     shown_bars = tuple(drawn(bar, shown) for bar in bars)
     return TimeRow(node.name, height, shown_bars, len(pieces) - len(kept), area, height)
 
@@ -217,7 +217,7 @@ def queue_rows(
         bars, left_out = _queue_bars(queues, ended[row], found is None or not past.is_kept, outlook, maker, shown)
         values = held.get(row, ())
         most = max((guaranteed.get(row, MilliGpu(0)), *values, 1))
-        area = area_of(values, most, used.steps, shown) if values else None
+        area = area_of(values, most, used, shown) if values else None
         line = max(1.0, AREA * (1 - guaranteed[row] / most)) if guaranteed.get(row) else None
         unknown = sum(outlook.unknown.get(queue, 0) for queue in queues)
         note = f"{unknown:,} wait, until when is not known" if unknown else ""

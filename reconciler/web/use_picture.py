@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from reconciler.control.queue_use import QueueLine
-from reconciler.protocols.placements import Steps
+from reconciler.web.past import HeldOverTime, QueueAndType
 from reconciler.web.queue_colours import COLOURS, OTHER, QueueColours
-from reconciler.web.time_bars import steps_over
 from reconciler.web.time_window import ShownWindow
+from solver.model.cluster import GpuType
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import QueueName
 
@@ -58,16 +58,18 @@ class UsePicture(NamedTuple):
 
 
 def use_picture(
-    gpu_type: str,
-    held: Mapping[QueueName, Sequence[int]],
+    gpu_type: GpuType,
+    used: HeldOverTime[QueueAndType],
     order: Sequence[QueueName],
     line: QueueLine | None,
-    steps: Steps,
     shown: ShownWindow,
     colours: QueueColours,
 ) -> UsePicture:
-    """Of what was `held` in each step by each queue, from the bottom up in this `order`."""
-    named = {str(queue): tuple(held[queue]) for queue in order if any(held.get(queue, ()))}
+    """Of what each queue held in each step, from the bottom up in this `order`."""
+    found, steps = used.of, used.steps
+    named = {
+        str(queue): tuple(map(int, found[queue, gpu_type])) for queue in order if any(found.get((queue, gpu_type), ()))
+    }
     if len(named) > COLOURS:
         biggest = set(sorted(named, key=lambda name: -sum(named[name]))[:COLOURS])
         rest = tuple(map(sum, zip(*(values for name, values in named.items() if name not in biggest), strict=True)))
@@ -78,11 +80,11 @@ def use_picture(
     top = -(-top * 21 // 20_000) * 1000  # Whole GPUs; the highest line is not to lie on the edge.
     return UsePicture(
         gpu_type,
-        tuple(_layers(named, _palette(named, colours), steps, top, shown)),
+        tuple(_layers(named, _palette(named, colours), used, top)),
         tuple(UseLine(name, round(100 - 100 * level / top, 2), level) for name, level in levels),
         top,
-        shown.x(shown.past.end),
-        steps_over(steps, shown),
+        shown.x(used.until),
+        used.steps_over,
         tuple(steps.start.after(steps.step * number) for number in range(steps.number)),
     )
 
@@ -103,10 +105,10 @@ def _palette(named: Mapping[str, Sequence[int]], colours: QueueColours) -> dict[
 
 
 def _layers(
-    named: Mapping[str, Sequence[int]], palette: Mapping[str, str], steps: Steps, top: int, shown: ShownWindow
+    named: Mapping[str, Sequence[int]], palette: Mapping[str, str], used: HeldOverTime[QueueAndType], top: int
 ) -> Iterator[UseLayer]:
-    base = [0] * steps.number
-    over, passed = shown.past.end - steps.start, steps_over(steps, shown)
+    steps, passed = used.steps, used.steps_over
+    base, over = [0] * steps.number, used.until - steps.start
     for name, values in named.items():
         upper = [below + value for below, value in zip(base, values, strict=True)]
         path = _outline(upper, base, top, passed)

@@ -12,13 +12,14 @@ import pytest
 from reconciler.control.queue_use import QueueLine
 from reconciler.model.clock import VirtualClock
 from reconciler.protocols.placements import Steps
+from reconciler.web.past import HeldOverTime
 from reconciler.web.queue_colours import QueueColours
 from reconciler.web.time_window import ShownWindow
 from reconciler.web.use_picture import REST, UsePicture, use_picture
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName, QueueName, TaskPlacement
-from tests.reconciler.api.conftest import NOW, POLICY, Site, spec
+from tests.reconciler.api.conftest import H100, NOW, POLICY, Site, spec
 from tests.reconciler.web.conftest import Console, serving_console
 from tests.reconciler.web.tables import cells
 from tests.reconciler.web.test_cluster_summary import task
@@ -85,8 +86,9 @@ def picture(held: Mapping[str, tuple[int, ...]], line: QueueLine | None = None) 
     steps = Steps(Instant(0), Duration(HOUR), 2)
     shown = ShownWindow(Instant(0), Instant(2 * HOUR), Instant(3 * HOUR // 2), "", "")
     order = [QueueName(name) for name in held]
-    values = {QueueName(name): each for name, each in held.items()}
-    return use_picture("H100", values, order, line, steps, shown, QueueColours.of(POLICY))
+    values = {(QueueName(name), H100): tuple(map(MilliGpu, each)) for name, each in held.items()}
+    used = HeldOverTime(steps, shown.past.end, values)
+    return use_picture(H100, used, order, line, shown, QueueColours.of(POLICY))
 
 
 def test_layers_lie_upon_each_other_and_end_with_what_is_over() -> None:

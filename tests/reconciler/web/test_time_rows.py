@@ -14,10 +14,10 @@ from reconciler.access.rights import Rights
 from reconciler.api import timeline
 from reconciler.protocols.placements import Steps
 from reconciler.web import time_rows
+from reconciler.web.memo import PassMemo
 from reconciler.web.node_index import NodeRows
 from reconciler.web.outlook import Outlook
-from reconciler.web.pass_memo import PassMemo
-from reconciler.web.past import Past
+from reconciler.web.past import HeldOverTime, Past
 from reconciler.web.queue_colours import QueueColours
 from reconciler.web.time_bars import BarMaker, Spot, area_of
 from reconciler.web.time_rows import TimeRow, node_rows, packed, queue_rows
@@ -177,7 +177,7 @@ def test_where_no_placements_are_kept_what_runs_is_known_all_the_same(site: Site
 def test_an_area_ends_with_what_is_over() -> None:
     shown = window(HOUR, HOUR)
     steps = Steps(shown.start, Duration(HOUR * 3 // 4), 2)
-    area = area_of((1_000, 2_000), 2_000, steps, shown)
+    area = area_of((1_000, 2_000), 2_000, HeldOverTime(steps, shown.past.end, {}), shown)
     assert (area.steps, area.width) == (1.333, 50)
     assert area.path == "M0 100L0 50.0L1 50.0L1 0.0L1.333 0.0L1.333 100Z"
 
