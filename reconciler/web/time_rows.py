@@ -19,7 +19,7 @@ from solver.model.pledges import gpus_of
 from solver.model.quantities import MILLI_PER_GPU, Instant, MilliGpu
 from solver.model.workload import JobName, QueueName, TaskPlacement
 
-BARS_MAX: Final = 40
+BARS_MAX: Final = 24
 """In one row; the rest is counted."""
 HELD_LANES_MAX: Final = 6
 """Of jobs that ran or run, below the area of a queue."""
@@ -62,21 +62,20 @@ class _Piece(NamedTuple):
 def node_rows(
     names: Sequence[NodeName], index: NodeRows, past: Past, outlook: Outlook, maker: BarMaker, shown: ShownWindow
 ) -> list[TimeRow]:
-    """One for each of these nodes, in this order."""
+    """One for each of these nodes, in this order. Where not all bars are drawn, what was held is added up behind them."""
     found = past.on_nodes(names, shown)
-    used = past.use_of_nodes(names, shown) if found is None else None
     on = defaultdict[NodeName, list[NodePlacement]](list)
     for placed in found or ():
         on[placed.node].append(placed)
-    rows = []
+    pieces_on = dict[NodeName, list[_Piece]]()
     for name in names:
-        node, pieces = index.nodes[name], list[_Piece]()
+        pieces = [*_past_pieces(on[name], maker), *_kept_pieces(index.kept.get(name, ()), outlook, maker)]
         if found is None or not past.is_kept:
             pieces += _running_pieces(index.tasks.get(name, ()), maker)
-        pieces += _past_pieces(on[name], maker)
-        pieces += _kept_pieces(index.kept.get(name, ()), outlook, maker)
-        rows.append(_node_row(node, [each for each in pieces if _is_in(each.bar, shown)], used, shown))
-    return rows
+        pieces_on[name] = [each for each in pieces if _is_in(each.bar, shown)]
+    crowded = [name for name in names if found is None or len(pieces_on[name]) > BARS_MAX]
+    used = past.use_of_nodes(crowded, shown) if crowded else None
+    return [_node_row(index.nodes[name], pieces_on[name], used if name in crowded else None, shown) for name in names]
 
 
 def _past_pieces(placed: Iterable[NodePlacement], maker: BarMaker) -> Iterator[_Piece]:

@@ -32,11 +32,11 @@ function asked() {
 /** Raises Error with what is wrong. @param {HTMLElement} main */
 export async function update(main) {
   // Another address than was asked for may be shown meanwhile.
-  let [at, fresh] = ["", main];
-  while (at !== location.search) {
+  let at, fresh;
+  do {
     at = location.search;
-    fresh = /** @type {HTMLElement} */ (await asked());
-  }
+    fresh = await asked();
+  } while (at !== location.search);
   const focused = /** @type {HTMLElement | null} */ (document.activeElement);
   const wasInside = focused && main.contains(focused);
   mend(main, fresh);

@@ -7,7 +7,6 @@ import { update } from "./page-part.js";
 
 const MINUTE_MS = 60_000;
 const SHORTEST_MS = 5 * MINUTE_MS;
-const DAY_MS = 86_400_000;
 /** So many pixels are a drag; fewer are a click. */
 const DRAG_PX = 5;
 const KEY_PART = 0.25;

@@ -154,6 +154,9 @@ def test_no_row_is_without_bounds_and_what_is_left_out_is_counted(site: Site, mo
     (row,) = rows_of(site, snapshot())
     assert {drawn.bar.name for drawn in row.bars} == {"runs", "third"}
     assert row.left_out == 2
+    # What was left out is in what was held in all.
+    assert row.area is not None
+    assert rows_of(site, snapshot(), window(HOUR // 2, 0))[0].area is None
 
 
 def test_too_much_to_be_drawn_is_added_up_beside_what_runs_now(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
