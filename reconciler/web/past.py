@@ -17,7 +17,8 @@ from solver.model.workload import QueueName
 _STEPS_AIMED_AT: Final = 96
 _MINUTE: Final = 60_000
 _STEPS: Final = tuple(
-    Duration(minutes * _MINUTE) for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1_440, 2_880, 10_080)
+    Duration(minutes * _MINUTE)
+    for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1_440, 2_880, 10_080, 43_200)
 )
 
 T = TypeVar("T")
