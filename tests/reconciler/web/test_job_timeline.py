@@ -38,6 +38,8 @@ def evicted(site: Site, tmp_path: Path) -> Iterator[Console]:
     other = TaskPlacement("worker", 1, NodeName("n2"), (DeviceId("n2/0"),))
     site.bind(NAME, task("n1", 0), other)
     told(site, 60_000, "running", "all tasks run")
+    # What leaves it as it is does not begin anything.
+    told(site, 120_000, "running", "a terminal")
     stop = Intent("stop", NAME, 1, NOW, NOW.after(HOUR), beneficiary=JobName("urgent"), purpose="evict")
     site.store.ledger.ask(site.epoch(), stop)
     told(site, HOUR // 2 - 60_000, "evicting", "for urgent")
