@@ -16,7 +16,7 @@ from reconciler.web.live_routes import LiveRoutes
 from reconciler.web.memo import PassMemo
 from reconciler.web.node_pages import NodePages
 from reconciler.web.node_sight import NodeSights
-from reconciler.web.past import Past
+from reconciler.web.past import PastReader
 from reconciler.web.policy_pages import PolicyPages
 from reconciler.web.queue_use_pages import QueueUsePages
 from reconciler.web.round_pages import RoundPages
@@ -31,7 +31,7 @@ def console_routers(
 ) -> tuple[APIRouter, ...]:
     """All of them, for `ApiServer(routers=...)`. `external_url`: the origin of this server from outside; "": none is known."""
     sights, latest, memo = NodeSights(services), LatestMap(services), PassMemo(services)
-    past = Past(services, memo)
+    past = PastReader(services, memo)
     return (
         SignInRoutes(keeper, flow, external_url).router,
         StaticRoutes().router,

@@ -42,7 +42,7 @@ class HeldOverTime(NamedTuple, Generic[KeyT]):
         return round(min(self.steps.number, (self.until - self.steps.start) / self.steps.step), 3)
 
 
-class Past:
+class PastReader:
     """Of one server. Where no placements are kept, nothing is known of it.
 
     Placements are read once for a pass. What the store adds up may be all that it has, and is read once a minute.

@@ -13,7 +13,7 @@ from reconciler.api.timeline_routes import queue_asked
 from reconciler.web.origins import document_link
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import page
-from reconciler.web.past import Past, by_type
+from reconciler.web.past import PastReader, by_type
 from reconciler.web.queue_colours import QueueColours
 from reconciler.web.time_window import FORMS, address, window_asked
 from reconciler.web.use_picture import use_picture
@@ -28,7 +28,7 @@ _WORDS_MAX: Final = 40
 class QueueUsePages:
     """The endpoint; `router` has it."""
 
-    def __init__(self, services: Services, past: Past) -> None:
+    def __init__(self, services: Services, past: PastReader) -> None:
         self._services, self._past = services, past
         self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
         self.router.add_api_route("/queues/{queue}", self.queue)

@@ -23,7 +23,7 @@ CHARACTERS_PER_PERCENT: Final = 1.3
 LABEL_HEIGHT: Final = 10
 
 
-class Spot(NamedTuple):
+class BarSpot(NamedTuple):
     """Where a bar lies from top to bottom, in pixels."""
 
     y: float
@@ -48,7 +48,7 @@ class TimeBar(NamedTuple):
     told: str
     known: Instant
     end: Instant
-    spots: tuple[Spot, ...] = ()
+    spots: tuple[BarSpot, ...] = ()
     is_vague: bool = False
 
     @property

@@ -17,7 +17,7 @@ from reconciler.web.node_sight import NodeSights
 from reconciler.web.outlook import Outlook, Outlooks
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import page
-from reconciler.web.past import Past
+from reconciler.web.past import PastReader
 from reconciler.web.queue_colours import QueueColours
 from reconciler.web.submit_pages import gpu_types_of
 from reconciler.web.time_bars import BarMaker
@@ -58,7 +58,7 @@ class TimeAsked(NamedTuple):
 class TimePages:
     """The endpoint; `router` has it."""
 
-    def __init__(self, services: Services, sights: NodeSights, past: Past, memo: PassMemo) -> None:
+    def __init__(self, services: Services, sights: NodeSights, past: PastReader, memo: PassMemo) -> None:
         self._services, self._sights, self._past, self._memo = services, sights, past, memo
         self._outlooks = Outlooks(services)
         self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -80,9 +80,8 @@ class TimePages:
         # A form sends what was left empty, too.
         shown = window_asked(since.strip() or SINCE, to.strip() or TO, self._services.clock.now())
         asked = TimeAsked(by, rack.strip(), type, name.strip(), queue.strip(), page_number)
-        policy, top = queue_asked(self._services, asked.queue)
-        if top is None:
-            top = _only_root(policy)
+        policy, named = queue_asked(self._services, asked.queue)
+        top = named or _only_root(policy)
         rights: Rights = request.state.rights
         colours, outlook = QueueColours.of(policy), self._outlooks.latest()
         maker = BarMaker(outlook, colours, rights, shown)
@@ -113,9 +112,7 @@ class TimePages:
             count=count,
             first=(page_number - 1) * size + 1,
             forms=FORMS,
-            newer=asked._replace(page=page_number - 1).at(_stated(shown)) if page_number > 1 else "",
-            older=asked._replace(page=page_number + 1).at(_stated(shown)) if page_number * size < count else "",
-            **_ways(asked, shown),
+            **_ways(asked, shown, has_older=page_number * size < count),
         )
 
     def _node_rows(
@@ -156,9 +153,11 @@ class TimePages:
         return {queue.name: MilliGpu(sum(int(line.guaranteed) for line in use.gpus)) for queue, use in uses}
 
 
-def _ways(asked: TimeAsked, shown: ShownWindow) -> dict[str, object]:
+def _ways(asked: TimeAsked, shown: ShownWindow, *, has_older: bool) -> dict[str, object]:
     """Addresses of the windows and pictures around this one."""
     return {
+        "newer": asked._replace(page=asked.page - 1).at(_stated(shown)) if asked.page > 1 else "",
+        "older": asked._replace(page=asked.page + 1).at(_stated(shown)) if has_older else "",
         "earlier": asked.at(shown.earlier()),
         "later": asked.at(shown.later()),
         "now_at": asked.at(shown.around_now()),

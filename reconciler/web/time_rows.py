@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from reconciler.protocols.placements import NodePlacement, PlacedTask, Placement
 from reconciler.web.node_index import KeptTask, NodeRows, TaskOnNode
 from reconciler.web.outlook import Outlook
-from reconciler.web.past import HeldOverTime, Past, held_in_all
-from reconciler.web.time_bars import Area, BarMaker, DrawnBar, Spot, TimeBar, area_of, drawn
+from reconciler.web.past import HeldOverTime, PastReader, held_in_all
+from reconciler.web.time_bars import Area, BarMaker, BarSpot, DrawnBar, TimeBar, area_of, drawn
 from reconciler.web.time_window import ShownWindow
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.pledges import gpus_of
@@ -60,7 +60,7 @@ class _Piece(NamedTuple):
 
 
 def node_rows(
-    names: Sequence[NodeName], index: NodeRows, past: Past, outlook: Outlook, maker: BarMaker, shown: ShownWindow
+    names: Sequence[NodeName], index: NodeRows, past: PastReader, outlook: Outlook, maker: BarMaker, shown: ShownWindow
 ) -> list[TimeRow]:
     """One for each of these nodes, in this order. Where not all bars are drawn, what was held is added up behind them."""
     found = past.on_nodes(names, shown)
@@ -150,31 +150,31 @@ def _node_row(node: Node, pieces: Sequence[_Piece], used: HeldOverTime[NodeName]
     return TimeRow(node.name, height, shown_bars, len(pieces) - len(kept), area, height)
 
 
-def _runs(lanes: Iterable[int], lane: int) -> Iterator[Spot]:
+def _runs(lanes: Iterable[int], lane: int) -> Iterator[BarSpot]:
     """Lanes beside each other are one."""
     begins, last = -1, -2
     for each in (*sorted(lanes), 10**9):
         if each != last + 1:
             if begins >= 0:
-                yield Spot(begins * lane, (last - begins + 1) * lane - 1)
+                yield BarSpot(begins * lane, (last - begins + 1) * lane - 1)
             begins = each
         last = each
 
 
-def _part_spots(pieces: Sequence[_Piece], lanes: Mapping[DeviceId, int], lane: int) -> dict[int, list[Spot]]:
+def _part_spots(pieces: Sequence[_Piece], lanes: Mapping[DeviceId, int], lane: int) -> dict[int, list[BarSpot]]:
     """Parts of one GPU share its lane: each has a slice that is free from its beginning to its end."""
     of = defaultdict[DeviceId, list[int]](list)
     for number, piece in enumerate(pieces):
         for device in piece.parts & lanes.keys():
             of[device].append(number)
-    found = defaultdict[int, list[Spot]](list)
+    found = defaultdict[int, list[BarSpot]](list)
     for device, numbers in of.items():
         slices = packed(
             [(pieces[number].bar.since, max(pieces[number].bar.end, pieces[number].bar.known)) for number in numbers]
         )
         size = lane / (max(slices) + 1)
         for number, at in zip(numbers, slices, strict=True):
-            found[number].append(Spot(round(lanes[device] * lane + at * size, 2), round(max(size - 0.5, 1), 2)))
+            found[number].append(BarSpot(round(lanes[device] * lane + at * size, 2), round(max(size - 0.5, 1), 2)))
     return found
 
 
@@ -197,7 +197,7 @@ def packed(spans: Sequence[tuple[Instant, Instant]]) -> list[int]:
 def queue_rows(
     row_of: Mapping[QueueName, QueueName],
     guaranteed: Mapping[QueueName, MilliGpu],
-    past: Past,
+    past: PastReader,
     outlook: Outlook,
     maker: BarMaker,
     shown: ShownWindow,
@@ -287,7 +287,7 @@ def _laid(bars: Sequence[TimeBar], lanes_max: int, top: int) -> tuple[list[TimeB
         if at == len(lanes):
             lanes.append([])
         lanes[at].append(span)
-        found.append(bar._replace(spots=(Spot(top + at * LANE, LANE - 2),)))
+        found.append(bar._replace(spots=(BarSpot(top + at * LANE, LANE - 2),)))
     return found, left_out
 
 

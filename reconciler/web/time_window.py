@@ -39,7 +39,7 @@ _MOMENT: Final = re.compile(
 FORMS: Final = "12h ago, now, in 12h, 2026-11-28 or 2026-11-28T18:00Z"
 
 
-class Mark(NamedTuple):
+class TimeMark(NamedTuple):
     """A moment on the scale; `x` in percent of its width."""
 
     at: Instant
@@ -75,12 +75,12 @@ class ShownWindow(NamedTuple):
         """Where a moment lies, in percent of the width; what lies outside is at its edge."""
         return round(100 * min(max(at - self.start, 0), self.length) / self.length, 3)
 
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[TimeMark, ...]:
         """Moments in a step that people count in, in UTC."""
         step = next((each for each in _MARK_STEPS if self.length <= each * _MARKS_MAX), _MARK_STEPS[-1])
         first = -(-self.start // step) * step
         return tuple(
-            Mark(Instant(at), self.x(at), _label(Instant(at), step)) for at in range(first, self.end + 1, step)
+            TimeMark(Instant(at), self.x(at), _label(Instant(at), step)) for at in range(first, self.end + 1, step)
         )
 
     # Its neighbours, as what an address says of them.

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.api.timeline import TimeWindow
 from reconciler.web.memo import KEPT_MAX, Memo, PassMemo
-from reconciler.web.past import Past, steps_of
+from reconciler.web.past import PastReader, steps_of
 from reconciler.web.time_window import ShownWindow
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
@@ -37,12 +37,12 @@ class Counted:
 
 
 @pytest.fixture
-def world(site: Site) -> tuple[Past, Counter[str], list[Snapshot]]:
+def world(site: Site) -> tuple[PastReader, Counter[str], list[Snapshot]]:
     site.store.jobs.submit(JobName("runs"), spec(), "ada", NOW, "key")
     site.bind("runs", task("n1", 0, 1))
     counted, seen = Counted(site.store.placements), [site.snapshot()]
     services: Any = replace(site.services(), placements=counted, snapshot=lambda: seen[0])
-    return Past(services, PassMemo(services)), counted.asked, seen
+    return PastReader(services, PassMemo(services)), counted.asked, seen
 
 
 def at(now: Instant) -> ShownWindow:
@@ -50,7 +50,7 @@ def at(now: Instant) -> ShownWindow:
 
 
 def test_sums_are_read_once_a_minute_and_are_of_when_they_were_read(
-    world: tuple[Past, Counter[str], list[Snapshot]],
+    world: tuple[PastReader, Counter[str], list[Snapshot]],
 ) -> None:
     past, asked, _ = world
     begun = START.after(5 * MINUTE)
@@ -64,7 +64,9 @@ def test_sums_are_read_once_a_minute_and_are_of_when_they_were_read(
     assert asked["use_of_queues"] == 2
 
 
-def test_placements_are_read_once_for_a_pass(world: tuple[Past, Counter[str], list[Snapshot]], site: Site) -> None:
+def test_placements_are_read_once_for_a_pass(
+    world: tuple[PastReader, Counter[str], list[Snapshot]], site: Site
+) -> None:
     past, asked, seen = world
     for _ in range(3):
         (placed,) = past.on_nodes((NodeName("n1"),), at(START.after(MINUTE))) or ()
@@ -77,7 +79,7 @@ def test_placements_are_read_once_for_a_pass(world: tuple[Past, Counter[str], li
     assert asked["on_nodes"] == 3
 
 
-def test_nothing_is_read_of_what_is_to_come(world: tuple[Past, Counter[str], list[Snapshot]]) -> None:
+def test_nothing_is_read_of_what_is_to_come(world: tuple[PastReader, Counter[str], list[Snapshot]]) -> None:
     past, asked, _ = world
     ahead = at(START.after(-MINUTE))
     assert (past.on_nodes((NodeName("n1"),), ahead), past.in_queues((TEAM,), ahead)) == ((), ())

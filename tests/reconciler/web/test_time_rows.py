@@ -17,9 +17,9 @@ from reconciler.web import time_rows
 from reconciler.web.memo import PassMemo
 from reconciler.web.node_index import NodeRows
 from reconciler.web.outlook import Outlook
-from reconciler.web.past import HeldOverTime, Past
+from reconciler.web.past import HeldOverTime, PastReader
 from reconciler.web.queue_colours import QueueColours
-from reconciler.web.time_bars import BarMaker, Spot, area_of
+from reconciler.web.time_bars import BarMaker, BarSpot, area_of
 from reconciler.web.time_rows import TimeRow, node_rows, packed, queue_rows
 from reconciler.web.time_window import ShownWindow
 from solver.model.cluster import NodeName
@@ -59,7 +59,7 @@ def rows_of(
     known = known if is_kept else replace(known, placements=None)
     outlook = Outlook.of(of, POLICY, {})
     maker = BarMaker(outlook, QueueColours.of(POLICY), rights, shown)
-    past = Past(known, PassMemo(known))
+    past = PastReader(known, PassMemo(known))
     return node_rows(tuple(map(NodeName, names)), NodeRows.of(of), past, outlook, maker, shown)
 
 
@@ -73,7 +73,7 @@ def test_a_bar_lies_where_its_gpus_do_and_goes_on_until_its_limit(site: Site) ->
     submit(site, "runs", *tasks)
     (row,) = rows_of(site, snapshot(job("runs", *tasks, started_at=NOW, time_limit=Duration(2 * HOUR))))
     (drawn,) = row.bars
-    assert (row.height, drawn.bar.spots) == (32, (Spot(0, 15), Spot(24, 7)))
+    assert (row.height, drawn.bar.spots) == (32, (BarSpot(0, 15), BarSpot(24, 7)))
     # From one hour ago, of four: held until now, expected for one hour more.
     assert (drawn.x, drawn.width, drawn.ahead_x, drawn.ahead_width) == (25, 25, 50, 25)
     assert (drawn.bar.gpus, drawn.bar.until, drawn.bar.told) == (3_000, NOW.after(2 * HOUR), "its time limit")
@@ -130,7 +130,7 @@ def test_parts_of_a_gpu_share_its_lane_while_they_are_held_at_once(site: Site) -
     for name in ("one", "two"):
         submit(site, name, task("n1", 1, share=half))
     (row,) = rows_of(site, snapshot())
-    assert [drawn.bar.spots for drawn in row.bars] == [(Spot(8, 3.5),), (Spot(12, 3.5),)]
+    assert [drawn.bar.spots for drawn in row.bars] == [(BarSpot(8, 3.5),), (BarSpot(12, 3.5),)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5)).map(lambda at: (Instant(at[0]), Instant(sum(at))))))
@@ -196,7 +196,7 @@ def of_queues(
     maker = BarMaker(outlook, QueueColours.of(POLICY), ROOT, shown)
     row_of = timeline.rows_below(POLICY, QueueName("org"))
     guaranteed = {TEAM: MilliGpu.gpus(4)}
-    found = queue_rows(row_of, guaranteed, Past(known, PassMemo(known)), outlook, maker, shown)
+    found = queue_rows(row_of, guaranteed, PastReader(known, PassMemo(known)), outlook, maker, shown)
     return {row.name: row for row in found}
 
 
