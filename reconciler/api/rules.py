@@ -110,6 +110,7 @@ PAGES: Final[Mapping[str, Rule]] = {
     "GET /nodes/{node}/uncordon": "operate",
     "POST /nodes/{node}/uncordon": "operate",
     "GET /queues": "look",
+    "GET /queues/{queue}": "look",
     "GET /queues/{queue}/hold": "operate",
     "POST /queues/{queue}/hold": "operate",
     "GET /queues/{queue}/release": "operate",
@@ -128,6 +129,7 @@ PAGES: Final[Mapping[str, Rule]] = {
     "GET /sign-in/with/{place:path}": "stranger",
     "GET /sign-in/callback/{place:path}": "stranger",
     "POST /sign-out": "stranger",
+    "GET /time": "look",
     "GET /static/{name}": "stranger",
 }
 """The routes of the console, likewise. They are for people, and no part of the API's description."""

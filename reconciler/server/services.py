@@ -171,6 +171,7 @@ def services_of(
         cancelled,
         submitted,
         placements,
+        watch.verdicts,
     )
 
 
@@ -230,6 +231,11 @@ class ControlPlaneView:
         """What the last pass says of a job."""
         last = self._runner.status.last
         return next((verdict for verdict in last.plan.verdicts if verdict.job == name), None) if last else None
+
+    def verdicts(self) -> Sequence[Verdict] | None:
+        """What the last pass says of all jobs; None: a part of that is still to come, or there was none."""
+        last = self._runner.status.last
+        return last.plan.verdicts if last and last.is_whole else None
 
     def admit(self, spec: JobSpec) -> tuple[AnyReason, ...]:
         """Why a job could never run under the policy in force, on the cluster as declared. Raises NoPolicyError."""

@@ -13,20 +13,25 @@ from reconciler.web.intervention_pages import InterventionPages
 from reconciler.web.job_pages import JobPages
 from reconciler.web.latest_map import LatestMap
 from reconciler.web.live_routes import LiveRoutes
+from reconciler.web.memo import PassMemo
 from reconciler.web.node_pages import NodePages
 from reconciler.web.node_sight import NodeSights
+from reconciler.web.past import PastReader
 from reconciler.web.policy_pages import PolicyPages
+from reconciler.web.queue_use_pages import QueueUsePages
 from reconciler.web.round_pages import RoundPages
 from reconciler.web.sign_in import SignInRoutes
 from reconciler.web.static_files import StaticRoutes
 from reconciler.web.submit_pages import SubmitPages
+from reconciler.web.time_pages import TimePages
 
 
 def console_routers(
     services: Services, keeper: SessionKeeper, flow: CodeFlow, external_url: str = ""
 ) -> tuple[APIRouter, ...]:
     """All of them, for `ApiServer(routers=...)`. `external_url`: the origin of this server from outside; "": none is known."""
-    sights, latest = NodeSights(services), LatestMap(services)
+    sights, latest, memo = NodeSights(services), LatestMap(services), PassMemo(services)
+    past = PastReader(services, memo)
     return (
         SignInRoutes(keeper, flow, external_url).router,
         StaticRoutes().router,
@@ -41,4 +46,6 @@ def console_routers(
         PolicyPages(services).router,
         HealthPages(services, sights).router,
         NodePages(services, sights).router,
+        QueueUsePages(services, past).router,
+        TimePages(services, sights, past, memo).router,
     )

@@ -17,7 +17,7 @@ from reconciler.api.cursors import CURSOR_MAX
 from reconciler.api.intervention_requests import InterventionRequests
 from reconciler.api.job_reader import JobFilter, JobReader
 from reconciler.api.job_requests import JobRequests, JobVerb
-from reconciler.api.payloads import JobView, Why
+from reconciler.api.payloads import EventList, JobView, Why
 from reconciler.api.problems import NotReadyError
 from reconciler.api.redaction import readable_view
 from reconciler.api.services import Services
@@ -28,11 +28,13 @@ from reconciler.model.task_log import GapNotice, offset_after
 from reconciler.protocols.job_source import JobOrder
 from reconciler.web.intervention_pages import offered
 from reconciler.web.job_map import JobMap, job_map
+from reconciler.web.job_timeline import JobTimeline, job_timeline
 from reconciler.web.origins import Piece, linked
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page, require_origin
 from reconciler.web.submit_pages import gpu_types_of, open_queues
 from solver.model.workload import JobName
+from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Inadmissible, Waits
 
 PAGE: Final = 50
@@ -43,6 +45,8 @@ TASKS_MAX: Final = 500
 """That can be chosen; others by their address."""
 EVENTS: Final = 100
 CHECKPOINTS: Final = 20
+PLACEMENTS: Final = 500
+"""On nodes."""
 _ORDERS: Final[Mapping[JobOrder, str]] = {
     "newest": "the newest first",
     "waiting": "the longest waiting first",
@@ -134,6 +138,7 @@ class JobPages:
             "verbs": _verbs(view) if may else (),
             "may_read": may_read,
             "places": self._places(view),
+            "timeline": self._timeline(view, why, events),
             "checkpoints": kept[:CHECKPOINTS],
             "has_older_checkpoints": len(kept) > CHECKPOINTS,
         }
@@ -145,6 +150,19 @@ class JobPages:
             return job_map(view.tasks, self._services.snapshot().nodes) if view.tasks else None
         except NotReadyError:
             return None
+
+    def _timeline(self, view: JobView, why: Why, events: EventList) -> JobTimeline:
+        """What it was and held when."""
+        placements, verdict = self._services.placements, why.verdict
+        estimate = verdict.estimate if isinstance(verdict, Waits) else None
+        return job_timeline(
+            view,
+            events.items,
+            placements.of_job(view.name, PLACEMENTS) if placements is not None else (),
+            self._services.clock.now(),
+            estimate.at if isinstance(estimate, EarliestStart) else None,
+            has_older=bool(events.next),
+        )
 
     def logs(
         self,

@@ -31,7 +31,12 @@ function asked() {
 
 /** Raises Error with what is wrong. @param {HTMLElement} main */
 export async function update(main) {
-  const fresh = await asked();
+  // Another address than was asked for may be shown meanwhile.
+  let at, fresh;
+  do {
+    at = location.search;
+    fresh = await asked();
+  } while (at !== location.search);
   const focused = /** @type {HTMLElement | null} */ (document.activeElement);
   const wasInside = focused && main.contains(focused);
   mend(main, fresh);
