@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.fencing import LeaderSource
+from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import Pod, read
 from solver.model.quantities import Duration
@@ -37,6 +38,7 @@ class PodWriter:
             "metadata": {
                 "namespace": pod.metadata.namespace,
                 "name": pod.metadata.name,
+                "labels": {names.FENCED: "true"},
                 "annotations": self._leading.leadership().stamp,
             },
             "deleteOptions": {
