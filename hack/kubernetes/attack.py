@@ -76,7 +76,10 @@ def notes(**annotations: str) -> dict[str, Any]:
 
 def attempts() -> tuple[Attempt, ...]:
     """In an order in which none takes away what a later one needs."""
-    return (*_at_pods(), *_at_bindings(), *_at_nodes(), *_at_others(), *_of_quorate())
+    return (
+        *_at_pods(), *_at_status(), *_at_lives(), *_at_bindings(), *_at_nodes(), *_at_secrets(), *_at_claims(), *_at_policies(),
+        *_of_quorate(),
+    )  # fmt: skip
 
 
 def _patch(path: str, body: dict[str, Any]) -> Deed:
@@ -87,84 +90,72 @@ def _create(path: str, body: dict[str, Any]) -> Deed:
     return lambda api: api.create(path, body)
 
 
+def _refused(what: str, deed: Deed) -> Attempt:
+    return Attempt(what, "refused", deed)
+
+
+def _accepted(what: str, deed: Deed) -> Attempt:
+    return Attempt(what, "accepted", deed)
+
+
 def _at_pods() -> list[Attempt]:
     image = {"metadata": notes(), "spec": {"containers": [{"name": "main", "image": "evil"}]}}
     own = PODS.path(TENANT, "waits")
     told = {"metadata": notes(), "spec": {"tolerations": [{"operator": "Exists"}]}}
-    scheduled = [{"type": "Ready", "status": "False", "reason": "Evil"}]
     return [
-        Attempt(
-            "change the image of a hostPID pod of kube-system", "refused", _patch(PODS.path(SYSTEM, "agent"), image)
-        ),
-        Attempt("annotate that pod", "refused", _patch(PODS.path(SYSTEM, "agent"), {"metadata": notes(attempt="1")})),
-        Attempt("change the image of another scheduler's pod", "refused", _patch(PODS.path(TENANT, "web"), image)),
-        Attempt("change the image of a pod of Quorate's", "refused", _patch(own, image)),
-        Attempt("make a pod of Quorate's tolerate everything", "refused", _patch(own, told)),
-        Attempt(
+        _refused("change the image of a hostPID pod of kube-system", _patch(PODS.path(SYSTEM, "agent"), image)),
+        _refused("annotate that pod", _patch(PODS.path(SYSTEM, "agent"), {"metadata": notes(attempt="1")})),
+        _refused("change the image of another scheduler's pod", _patch(PODS.path(TENANT, "web"), image)),
+        _refused("change the image of a pod of Quorate's", _patch(own, image)),
+        _refused("make a pod of Quorate's tolerate everything", _patch(own, told)),
+        _refused(
             "label a pod of Quorate's as one of a Service",
-            "refused",
             _patch(own, {"metadata": {**notes(), "labels": {"app": "bank"}}}),
         ),
-        Attempt(
+        _refused(
             "write another's annotation of a pod of Quorate's",
-            "refused",
             _patch(own, {"metadata": {"annotations": {"kubectl.kubernetes.io/default-container": "x", **THIEF.stamp}}}),
         ),
-        Attempt(
+        _refused(
             "give a pod of Quorate's a finalizer",
-            "refused",
             _patch(own, {"metadata": {**notes(), "finalizers": ["evil.example/stays"]}}),
         ),
-        Attempt(
-            "say that a pod of another scheduler is not ready",
-            "refused",
-            _patch(PODS.path(TENANT, "web", "status"), {"status": {"conditions": scheduled}}),
+    ]
+
+
+def _at_status() -> list[Attempt]:
+    not_ready = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Evil"}]}}
+    status = PODS.path(TENANT, "waits", "status")
+    address = {"status": {"podIP": "10.9.9.9", "podIPs": [{"ip": "10.9.9.9"}]}}
+    return [
+        _refused(
+            "say that a pod of another scheduler is not ready", _patch(PODS.path(TENANT, "web", "status"), not_ready)
         ),
-        Attempt(
-            "say that a pod of Quorate's is not ready",
-            "refused",
-            _patch(PODS.path(TENANT, "waits", "status"), {"status": {"conditions": scheduled}}),
-        ),
-        Attempt(
+        _refused("say that a pod of Quorate's is not ready", _patch(status, not_ready)),
+        _refused(
             "say that a pod of Quorate's has failed",
-            "refused",
-            _patch(PODS.path(TENANT, "waits", "status"), {"status": {"phase": "Failed"}}),
+            _patch(status, {"status": {"phase": "Failed"}}),
         ),
-        Attempt(
+        _refused(
             "give a pod of Quorate's another address",
-            "refused",
-            _patch(
-                PODS.path(TENANT, "waits", "status"), {"status": {"podIP": "10.9.9.9", "podIPs": [{"ip": "10.9.9.9"}]}}
-            ),
+            _patch(status, address),
         ),
-        Attempt(
+        _refused(
             "write what is remembered of a pod by way of its status",
-            "refused",
-            _patch(PODS.path(TENANT, "waits", "status"), {"metadata": notes(evict="forged")}),
+            _patch(status, {"metadata": notes(evict="forged")}),
         ),
-        Attempt("delete a pod of kube-system", "refused", _delete(SYSTEM, "agent")),
-        Attempt("delete another scheduler's pod", "refused", _delete(TENANT, "web")),
-        Attempt(
-            "make a pod",
-            "refused",
-            _create(
-                PODS.path(SYSTEM),
-                {"metadata": {"name": "new"}, "spec": {"containers": [{"name": "main", "image": "evil"}]}},
-            ),
-        ),
-        Attempt(
-            "run a command in a pod",
-            "refused",
-            _create(f"{PODS.path(SYSTEM, 'agent', 'exec')}?command=id&stdout=1", {}),
-        ),
-        Attempt(
-            "add a container to a running pod",
-            "refused",
-            _patch(
-                PODS.path(SYSTEM, "agent", "ephemeralcontainers"),
-                {"spec": {"ephemeralContainers": [{"name": "e", "image": "evil"}]}},
-            ),
-        ),
+    ]
+
+
+def _at_lives() -> list[Attempt]:
+    pod = {"metadata": {"name": "new"}, "spec": {"containers": [{"name": "main", "image": "evil"}]}}
+    more = {"spec": {"ephemeralContainers": [{"name": "e", "image": "evil"}]}}
+    return [
+        _refused("delete a pod of kube-system", _delete(SYSTEM, "agent")),
+        _refused("delete another scheduler's pod", _delete(TENANT, "web")),
+        _refused("make a pod", _create(PODS.path(SYSTEM), pod)),
+        _refused("run a command in a pod", _create(f"{PODS.path(SYSTEM, 'agent', 'exec')}?command=id&stdout=1", {})),
+        _refused("add a container to a running pod", _patch(PODS.path(SYSTEM, "agent", "ephemeralcontainers"), more)),
     ]
 
 
@@ -193,26 +184,16 @@ def _eviction(space: str, name: str, *, labelled: bool = True, **more: Any) -> D
 def _at_bindings() -> list[Attempt]:
     bank = {names.FENCED: "true", "app": "bank"}
     return [
-        Attempt("bind a waiting pod of kube-system to a node of one's choice", "refused", _binding(SYSTEM, "waits")),
-        Attempt(
-            "bind another scheduler's pod in a namespace labelled quorate.dev/shared",
-            "refused",
-            _binding(SHARED, "theirs"),
-        ),
-        Attempt("bind a pod of Quorate's with a label of a Service", "refused", _binding(TENANT, "waits", labels=bank)),
-        Attempt("evict a pod of kube-system", "refused", _eviction(SYSTEM, "agent")),
-        Attempt("evict another scheduler's pod", "refused", _eviction(TENANT, "web")),
-        Attempt(
-            "evict it without the label by which it is judged", "refused", _eviction(TENANT, "web", labelled=False)
-        ),
-        Attempt("evict Quorate's own pods", "refused", _eviction(NAMESPACE, "quorate-0")),
-        Attempt("bind in a namespace labelled quorate.dev/excluded", "refused", _binding(EXCLUDED, "theirs")),
+        _refused("bind a waiting pod of kube-system to a node of one's choice", _binding(SYSTEM, "waits")),
+        _refused("bind another scheduler's pod in a namespace labelled quorate.dev/shared", _binding(SHARED, "theirs")),
+        _refused("bind a pod of Quorate's with a label of a Service", _binding(TENANT, "waits", labels=bank)),
+        _refused("evict a pod of kube-system", _eviction(SYSTEM, "agent")),
+        _refused("evict another scheduler's pod", _eviction(TENANT, "web")),
+        _refused("evict it without the label by which it is judged", _eviction(TENANT, "web", labelled=False)),
+        _refused("evict Quorate's own pods", _eviction(NAMESPACE, "quorate-0")),
+        _refused("bind in a namespace labelled quorate.dev/excluded", _binding(EXCLUDED, "theirs")),
         # What no policy can tell apart at a price that Bindings can pay: docs/kubernetes-rights.md.
-        Attempt(
-            "bind another scheduler's waiting pod in a namespace without a label",
-            "accepted",
-            _binding(TENANT, "theirs"),
-        ),
+        _accepted("bind another scheduler's waiting pod in a namespace without a label", _binding(TENANT, "theirs")),
     ]
 
 
@@ -220,88 +201,76 @@ def _at_nodes() -> list[Attempt]:
     at = NODES.path("", NODE)
     taint = [{"key": "evil", "effect": "NoExecute"}]
     return [
-        Attempt(
-            "taint a node, so that its pods have to leave",
-            "refused",
-            _patch(at, {"metadata": notes(), "spec": {"taints": taint}}),
+        _refused(
+            "taint a node, so that its pods have to leave", _patch(at, {"metadata": notes(), "spec": {"taints": taint}})
         ),
-        Attempt("cordon a node", "refused", _patch(at, {"metadata": notes(), "spec": {"unschedulable": True}})),
-        Attempt(
+        _refused("cordon a node", _patch(at, {"metadata": notes(), "spec": {"unschedulable": True}})),
+        _refused(
             "label a node as one of the control plane",
-            "refused",
             _patch(at, {"metadata": {**notes(), "labels": {"node-role.kubernetes.io/control-plane": ""}}}),
         ),
-        Attempt(
+        _refused(
             "write another's annotation of a node",
-            "refused",
             _patch(at, {"metadata": {"annotations": {"csi.volume.kubernetes.io/nodeid": "{}", **THIEF.stamp}}}),
         ),
-        Attempt(
+        _refused(
             "say that a node has more GPUs",
-            "refused",
             _patch(NODES.path("", NODE, "status"), {"status": {"capacity": {"nvidia.com/gpu": "99"}}}),
         ),
     ]
 
 
-def _at_others() -> list[Attempt]:
-    claim, volume = CLAIMS.path(TENANT, "gpu"), VOLUME_CLAIMS.path(TENANT, "data")
+def _at_secrets() -> list[Attempt]:
     signers = {"metadata": {"name": "signers"}, "data": {"allowed-signers": "thief"}}
     return [
-        Attempt(
-            "replace the signers whose commits are followed",
-            "refused",
-            _patch(CONFIG_MAPS.path(NAMESPACE, "signers"), signers),
+        _refused(
+            "replace the signers whose commits are followed", _patch(CONFIG_MAPS.path(NAMESPACE, "signers"), signers)
         ),
-        Attempt(
+        _refused(
             "delete the root certificates of Quorate's namespace",
-            "refused",
             lambda api: api.delete(CONFIG_MAPS.path(NAMESPACE, "kube-root-ca.crt")),
         ),
-        Attempt(
+        _refused(
             "change a ConfigMap of another namespace",
-            "refused",
             _patch(CONFIG_MAPS.path(TENANT, "settings"), {"data": {"a": "b"}}),
         ),
-        Attempt("read Secrets", "refused", lambda api: api.get(SECRETS.path(NAMESPACE), dict[str, Any])),
-        Attempt(
-            "make a token of another account",
-            "refused",
-            _create(ACCOUNTS.path(SYSTEM, "default", "token"), {"spec": {}}),
-        ),
-        Attempt(
+        _refused("read Secrets", lambda api: api.get(SECRETS.path(NAMESPACE), dict[str, Any])),
+        _refused("make a token of another account", _create(ACCOUNTS.path(SYSTEM, "default", "token"), {"spec": {}})),
+    ]
+
+
+def _at_claims() -> list[Attempt]:
+    claim, volume = CLAIMS.path(TENANT, "gpu"), VOLUME_CLAIMS.path(TENANT, "data")
+    return [
+        _refused(
             "give a claim another's finalizer",
-            "refused",
             _patch(claim, {"metadata": {**notes(), "finalizers": ["evil.example/stays"]}}),
         ),
-        Attempt(
+        _refused(
             "write another's annotation of a claim",
-            "refused",
             _patch(claim, {"metadata": {"annotations": {"a": "b", **THIEF.stamp}}}),
         ),
-        Attempt(
+        _refused(
             "ask for more storage",
-            "refused",
             _patch(volume, {"metadata": notes(), "spec": {"resources": {"requests": {"storage": "9Ti"}}}}),
         ),
-        Attempt(
+        _refused(
             "move a volume that is being made for a node to another",
-            "refused",
             _patch(
                 VOLUME_CLAIMS.path(TENANT, "made"),
                 {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n2", **THIEF.stamp}}},
             ),
         ),
-        Attempt("write an Event in a kubelet's name", "refused", _create(EVENTS.path(TENANT), _event("kubelet"))),
-        Attempt("take the scope away", "refused", lambda api: api.delete(POLICY_BINDINGS.path("", "quorate-scope"))),
-        Attempt(
-            "change the fence",
-            "refused",
-            _patch(POLICIES.path("", "quorate-fence"), {"spec": {"failurePolicy": "Ignore"}}),
-        ),
-        Attempt(
+    ]
+
+
+def _at_policies() -> list[Attempt]:
+    return [
+        _refused("write an Event in a kubelet's name", _create(EVENTS.path(TENANT), _event("kubelet"))),
+        _refused("take the scope away", lambda api: api.delete(POLICY_BINDINGS.path("", "quorate-scope"))),
+        _refused("change the fence", _patch(POLICIES.path("", "quorate-fence"), {"spec": {"failurePolicy": "Ignore"}})),
+        _refused(
             "take a namespace's label away",
-            "refused",
             _patch(NAMESPACES.path("", SHARED), {"metadata": {"labels": {"quorate.dev/shared": None}}}),
         ),
     ]
@@ -329,31 +298,21 @@ def _of_quorate() -> list[Attempt]:
     kept = {"metadata": {**notes(), "finalizers": ["resource.kubernetes.io/delete-protection"]}}
     selected = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": NODE, **THIEF.stamp}}}
     return [
-        Attempt(
-            "annotate a pod of Quorate's",
-            "accepted",
-            _patch(PODS.path(TENANT, "waits"), {"metadata": notes(promise="p")}),
-        ),
-        Attempt(
+        _accepted("annotate a pod of Quorate's", _patch(PODS.path(TENANT, "waits"), {"metadata": notes(promise="p")})),
+        _accepted(
             "say why it waits",
-            "accepted",
             _patch(PODS.path(TENANT, "waits", "status"), {"status": {"conditions": waits, "nominatedNodeName": NODE}}),
         ),
-        Attempt("bind it", "accepted", _binding(TENANT, "waits")),
-        Attempt("bind one in a namespace labelled quorate.dev/shared", "accepted", _binding(SHARED, "ours")),
-        Attempt("evict it", "accepted", _eviction(TENANT, "waits")),
-        Attempt("delete one that was never bound", "accepted", _delete(TENANT, "late")),
-        Attempt("have a node partitioned", "accepted", _patch(NODES.path("", NODE), {"metadata": mig})),
-        Attempt("protect a claim that it allocates", "accepted", _patch(CLAIMS.path(TENANT, "gpu"), kept)),
-        Attempt(
-            "say for which node a volume is to be made",
-            "accepted",
-            _patch(VOLUME_CLAIMS.path(TENANT, "data"), selected),
-        ),
-        Attempt("write an Event", "accepted", _create(EVENTS.path(TENANT), _event("quorate.dev/scheduler"))),
-        Attempt(
+        _accepted("bind it", _binding(TENANT, "waits")),
+        _accepted("bind one in a namespace labelled quorate.dev/shared", _binding(SHARED, "ours")),
+        _accepted("evict it", _eviction(TENANT, "waits")),
+        _accepted("delete one that was never bound", _delete(TENANT, "late")),
+        _accepted("have a node partitioned", _patch(NODES.path("", NODE), {"metadata": mig})),
+        _accepted("protect a claim that it allocates", _patch(CLAIMS.path(TENANT, "gpu"), kept)),
+        _accepted("say for which node a volume is to be made", _patch(VOLUME_CLAIMS.path(TENANT, "data"), selected)),
+        _accepted("write an Event", _create(EVENTS.path(TENANT), _event("quorate.dev/scheduler"))),
+        _accepted(
             "write the copy of the policy",
-            "accepted",
             _create(CONFIG_MAPS.path(NAMESPACE), {"metadata": {"name": "quorate-policy-thief"}}),
         ),
     ]

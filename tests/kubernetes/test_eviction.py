@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
@@ -481,5 +482,66 @@ def test_the_fence_refuses_the_evictions_of_who_leads_no_more(fenced: Cluster) -
             assert in_flight_of(now.cluster, now.pods).intents == ()
             await led_by(fenced, Leadership("here", Epoch(3), 0))
             assert events(await work.begin([evict(job)], now)) == ["evicting"]
+
+    asyncio.run(story())
+
+
+BUDGET = "PodDisruptionBudget team/all"
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one budget", "two budgets"])
+def test_a_budget_that_holds_no_more_is_asked_and_passed_over(cluster: Cluster, several: bool) -> None:
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, kubelet(api, ["e1", "e2"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["e1", "e2"])
+            taker = await a_gang(api, namespace, "waits", [""])
+            await until_running(api, namespace)
+            for name in ("budget", "other") if several else ("budget",):
+                await budget(api, namespace, 0, name, gang="runs")
+            pods = [PODS.path(namespace, name) for name in ("runs-0", "runs-1")]
+            for path in pods:  # so that they can be looked at once they are deleted
+                await api.patch(path, {"metadata": {"finalizers": ["example.com/kept"]}})
+            now = await view(api, namespace)
+            (refused,) = await work.begin([evict(job, taker)], now)
+            assert refused.event == "refused"
+            assert evictions(cluster, namespace, "runs-0") == []
+            overdue = msgspec.structs.replace(evict(job, taker, Duration(0)), past=BUDGET)
+            (asked,) = await work.begin([overdue], now)
+            assert (asked.event, BUDGET in asked.why) == ("past-budgets", True)
+            for name, path in zip(("runs-0", "runs-1"), pods, strict=True):
+                # The server was asked first, and has refused.
+                codes = {one["responseStatus"]["code"] for one in evictions(cluster, namespace, name)}
+                assert codes == {500 if several else 429}
+                pod = await api.get(path, dict[str, Any])
+                assert pod["metadata"]["deletionTimestamp"]
+                (said,) = (one for one in pod["status"]["conditions"] if one["type"] == "DisruptionTarget")
+                assert (said["status"], said["reason"]) == ("True", "PreemptionByScheduler")
+                assert BUDGET in said["message"]
+                await api.patch(path, {"metadata": {"finalizers": None}})
+            await until_left(api, namespace, {"waits-0"})
+
+    asyncio.run(story())
+
+
+def test_a_budget_that_holds_no_more_is_passed_over_by_the_next_leader_too(cluster: Cluster) -> None:
+    """It saves first, and its leader dies: what was decided about the budget stands on its pods."""
+
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, kubelet(api, ["e1"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["e1"], SAVES)
+            taker = await a_gang(api, namespace, "waits", [""])
+            await until_running(api, namespace)
+            await budget(api, namespace, 0, gang="runs")
+            overdue = msgspec.structs.replace(evict(job, taker), past=BUDGET)
+            assert events(await work.begin([overdue], await view(api, namespace))) == ["waits"]
+            async with evictor(api, clock) as successor:
+                assert events(await successor.advance(await view(api, namespace))) == ["waits"]
+                clock.at = clock.at.after(GRACE)
+                assert events(await successor.advance(await view(api, namespace))) == ["past-budgets"]
+            await until_left(api, namespace, {"waits-0"})
 
     asyncio.run(story())
