@@ -493,9 +493,10 @@ BUDGET = "PodDisruptionBudget team/all"
 def test_a_budget_that_holds_no_more_is_asked_and_passed_over(cluster: Cluster, several: bool) -> None:
     async def story() -> None:
         clock = Hands()
-        async with session(cluster) as api, kubelet(api, ["e1", "e2"], {}), evictor(api, clock) as work:
+        node = "held1" if several else "held2"
+        async with session(cluster) as api, kubelet(api, [node], {}), evictor(api, clock) as work:
             namespace = await a_namespace(api)
-            job = await a_gang(api, namespace, "runs", ["e1", "e2"])
+            job = await a_gang(api, namespace, "runs", [node, node])
             taker = await a_gang(api, namespace, "waits", [""])
             await until_running(api, namespace)
             for name in ("budget", "other") if several else ("budget",):
@@ -530,9 +531,9 @@ def test_a_budget_that_holds_no_more_is_passed_over_by_the_next_leader_too(clust
 
     async def story() -> None:
         clock = Hands()
-        async with session(cluster) as api, kubelet(api, ["e1"], {}), evictor(api, clock) as work:
+        async with session(cluster) as api, kubelet(api, ["held3"], {}), evictor(api, clock) as work:
             namespace = await a_namespace(api)
-            job = await a_gang(api, namespace, "runs", ["e1"], SAVES)
+            job = await a_gang(api, namespace, "runs", ["held3"], SAVES)
             taker = await a_gang(api, namespace, "waits", [""])
             await until_running(api, namespace)
             await budget(api, namespace, 0, gang="runs")
