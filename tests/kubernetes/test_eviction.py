@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import structlog
 
+from hack.kubernetes.attack import POLICIES, POLICY_BINDINGS
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.binder.budgets import by_namespace
 from reconciler.kubernetes.binder.eviction import Evictor, Outcome, Seen
@@ -19,6 +20,7 @@ from reconciler.kubernetes.binder.nominations import Nominator
 from reconciler.kubernetes.binder.save_hooks import Hooks
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.refusals import RefusedError
 from reconciler.kubernetes.objects import wire
 from reconciler.kubernetes.objects.disruption import Budget
 from reconciler.kubernetes.objects.resource import PODS, Resource
@@ -32,7 +34,7 @@ from tests.kubernetes.crashing import Crash, crashing_session
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.gangs import Leads, a_gang, seen
 from tests.kubernetes.kubelet import kubelet
-from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, audited, session
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, audited, gone_afterwards, session
 
 pytestmark = REAL
 
@@ -544,5 +546,46 @@ def test_a_budget_that_holds_no_more_is_passed_over_by_the_next_leader_too(clust
                 clock.at = clock.at.after(GRACE)
                 assert events(await successor.advance(await view(api, namespace))) == ["past-budgets"]
             await until_left(api, namespace, {"waits-0"})
+
+    asyncio.run(story())
+
+
+async def refuse_evictions(api: Api, namespace: str) -> list[str]:
+    """A site's own admission policy refuses evictions there; returns once it does. What it is made of is to be deleted."""
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}]
+    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    spec = {
+        "matchConstraints": {"namespaceSelector": here, "resourceRules": rules},
+        "validations": [{"expression": "false", "message": "this site evicts by hand"}],
+    }
+    await api.create(POLICIES.path(), {"metadata": {"name": namespace}, "spec": spec})
+    bound = {"policyName": namespace, "validationActions": ["Deny"]}
+    await api.create(POLICY_BINDINGS.path(), {"metadata": {"name": namespace}, "spec": bound})
+    dry = {"metadata": {"name": "none", "namespace": namespace}, "deleteOptions": {"dryRun": ["All"]}}
+    async with asyncio.timeout(SOON_S):
+        while True:
+            try:
+                await api.create(PODS.path(namespace, "none", "eviction"), dry)
+            except RefusedError as refused:
+                if "by hand" in refused.message:
+                    return [POLICY_BINDINGS.path("", namespace), POLICIES.path("", namespace)]
+            await asyncio.sleep(0.05)
+
+
+def test_what_others_than_budgets_refuse_is_not_passed_over(cluster: Cluster) -> None:
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, kubelet(api, ["held4"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["held4"])
+            taker = await a_gang(api, namespace, "waits", [""])
+            await until_running(api, namespace)
+            await budget(api, namespace, 0, gang="runs")
+            async with gone_afterwards(api, *await refuse_evictions(api, namespace)):
+                overdue = msgspec.structs.replace(evict(job, taker, Duration(0)), past=BUDGET)
+                (asked,) = await work.begin([overdue], await view(api, namespace))
+            assert (asked.event, "this site evicts by hand" in asked.why) == ("failed", True)
+            pod = await api.get(PODS.path(namespace, "runs-0"), dict[str, Any])
+            assert "deletionTimestamp" not in pod["metadata"]
 
     asyncio.run(story())
