@@ -151,7 +151,9 @@ def test_nobody_evades_the_fence_or_says_in_quorates_place_what_a_pod_holds(fenc
             space = await a_namespace(admin)
             await admin.create(PODS.path(space), a_pod("p"))
             path = PODS.path(space, "p", "binding")
-            await refused(api.create(path, a_binding("p", LEADER)), "Quorate's Bindings carry the label")
+            await refused(
+                api.create(path, a_binding("p", LEADER)), "Quorate's Bindings (and Evictions )?carry the label"
+            )
             forged = a_binding("p", None, **{names.FENCED: "true"})
             await refused(admin.create(path, forged), "Only Quorate says what a pod holds|not written by")
             forged = a_binding("p", None)
