@@ -294,7 +294,8 @@ class Protected(Reason, frozen=True, tag="protected"):
     """It may have what others hold, and these may not be evicted yet: `job` is the one that is protected the longest.
 
     `until`: from then on it may be; None: nobody knows. Where the waiting job is inside its guarantee that is no later than its
-    reclaimWithin. `priority_class`: of the job that is protected. `more`: how many others the same protects.
+    reclaimWithin. `priority_class`: of the job that is protected. `more`: how many others the same protects. `budget`: of a
+    PodDisruptionBudget, which one.
     """
 
     by: ProtectedBy
@@ -303,6 +304,7 @@ class Protected(Reason, frozen=True, tag="protected"):
     until: Instant | None = None
     origin: str = ""
     more: int = 0
+    budget: str = ""
 
     def __str__(self) -> str:
         others = f" and {count(self.more, 'other')}" if self.more else ""
@@ -315,7 +317,8 @@ class Protected(Reason, frozen=True, tag="protected"):
             case "perRound":
                 return f"{would} perRound{where} allows no more evictions{until}"
             case "disruptionBudget":
-                return f"{would} a PodDisruptionBudget does not allow it now{until}"
+                ends = f"; it holds{until} at the latest" if until else ""
+                return f"{would} {self.budget or 'a PodDisruptionBudget'} does not allow it now{ends}"
             case _:
                 of_class = f" of class {self.priority_class}" if self.priority_class else ""
                 them = "them" if self.more else "it"

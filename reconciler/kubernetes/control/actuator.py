@@ -124,7 +124,7 @@ class KubernetesActuator:
             freed
             + len(finished.again)
             + len(finished.released)
-            + sum(one.event in ("evicting", "limit-over", "called-off") for one in outcomes)
+            + sum(one.event in ("evicting", "past-budgets", "limit-over", "called-off") for one in outcomes)
         )
 
     async def act(self, plan: Plan, sight: Sight) -> int:

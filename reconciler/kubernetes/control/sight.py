@@ -193,9 +193,9 @@ def _jobs(
             continue
         else:
             standing = {"boosted": name in boosts}
-        leaves = "not" if name in protected else job.leaves
-        evicted_at = past.evictions.get(name, ())
-        jobs[name] = msgspec.structs.replace(job, leaves=leaves, evicted_at=evicted_at, **standing)
+        if held_by := protected.get(name):
+            standing |= {"leaves": "not", "held_by": held_by}
+        jobs[name] = msgspec.structs.replace(job, evicted_at=past.evictions.get(name, ()), **standing)
     return jobs.values()
 
 

@@ -105,7 +105,7 @@ def talkative() -> Snapshot:
         history=(Ended(queue, MilliGpu(1000), now, JobName("secret-ended"), Duration(1)),),
         counters=(Counter("evictions", "secret-counted", now, 1), Counter("mig-changes", "pool", now, 1)),
     )
-    return snapshot_of(now, [on], [Job(made.name, now, spec, "secret-user")], in_flight)
+    return snapshot_of(now, [on], [Job(made.name, now, spec, "secret-user", held_by="secret-budget")], in_flight)
 
 
 def test_no_name_and_nothing_that_a_job_was_given_is_left() -> None:
@@ -158,7 +158,7 @@ def test_places_in_the_order_are_kept_among_devices_held_for_documents_too(name:
 
 def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
     """What is new in a job, or in flight, is not published before somebody has decided how."""
-    hidden = {"name", "user", "spec"}
+    hidden = {"name", "user", "spec", "held_by"}
     carried = {"submitted_at", "phase", "attempt", "started_at", "placement", "time_limit", "evicted_at"}
     assert set(Job.__struct_fields__) == hidden | carried | {"served_gpu_ms", "boosted", "saved_at", "leaves"}
     left_out_or_hidden = {"command", "env", "secrets", "container", "depends_on", "array", "data"}
