@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from reconciler.kubernetes.client.informer import Change
@@ -21,6 +22,7 @@ from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.podgroups import GROUPS
 from reconciler.kubernetes.objects.resource import NODES, PODS, VOLUME_CLAIMS, Resource
 from reconciler.kubernetes.objects.sharing import PodSharing
+from reconciler.kubernetes.objects.start_sequence import StartSequence
 from reconciler.kubernetes.objects.storage import (
     CsiDriver,
     CsiStorageCapacity,
@@ -134,6 +136,10 @@ class ClusterCache:
         self.volumes.follow(not any(kind.standing().problem for kind in self._storage))
         self.devices.tell()
         return self._world.cluster()
+
+    def start_sequence(self) -> AbstractContextManager[StartSequence]:
+        """To put gangs on nodes one after the other, on trial."""
+        return self._world.start_sequence()
 
     def pod_view(self) -> PodView:
         """All pods as the server has them now."""

@@ -140,6 +140,7 @@ class Crowd:
             pods.pop(pod.key)
             if not pods:
                 self._keeping_away.remove(said, term)
+                self.new_sayings.pop(said, None)
                 del self._away[said]
 
     def _count(self, pod: Pod, by: int) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+KEPT_AWAY: Final = "kept-away"
+"""The code of a refusal by other pods, which may go, or come: whatever pods ask of where others are leaves no node for now."""
 
 
 class Refusal(NamedTuple):

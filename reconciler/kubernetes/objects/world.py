@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -23,6 +24,7 @@ from reconciler.kubernetes.objects.nodes import PublishedGpus
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
 from reconciler.kubernetes.objects.remarks import Remark
+from reconciler.kubernetes.objects.start_sequence import StartSequence
 from reconciler.kubernetes.objects.wire import KubeCondition, KubeNode, Meta, Pod, PodTerm
 from solver.model.cluster import Node as SolverNode
 from solver.model.cluster import NodeName
@@ -132,6 +134,15 @@ class ClusterModel:
                 kept=self._index.copy(),
             )
         return self._last
+
+    @contextmanager
+    def start_sequence(self) -> Iterator[StartSequence]:
+        """To put gangs on nodes one after the other, on trial; the world is as it was once the block ends."""
+        sequence = StartSequence(self._places, self._gathering)
+        try:
+            yield sequence
+        finally:
+            sequence.end()
 
     def _renewed(self) -> set[GangKey]:
         """Everything but the gangs is as it is now; those that may mean something else than before."""

@@ -114,7 +114,8 @@ def test_a_pod_that_selects_only_nodes_without_gpus_is_refused_and_no_other_node
     assert "of these 0 that have GPUs" in str(gang.refusals[0])
     near = away(HOST, "podAffinity")
     gang = alone(near, others=[pod("web", 0, on="c1", labels={"app": "train"})])
-    assert (codes(gang), gang.job) == (["no-node"], None)
+    assert (codes(gang), gang.job) == (["kept-away"], None)
+    assert "required affinity to pod vision/web by kubernetes.io/hostname leaves no node" in str(gang.refusals[0])
 
 
 def test_where_no_node_has_gpus_a_round_says_so() -> None:
@@ -223,7 +224,7 @@ def test_a_gang_that_keeps_apart_is_spread(spec: Sent, many: int, expected: Spre
         (spread(HOST), 6, "uneven-spread"),
         (away(HOST, namespaceSelector={"matchLabels": {"team": "x"}}), 2, "namespace-selector"),
         (away(HOST, "podAffinity"), 2, "pod-affinity"),
-        (away(RACK, "podAffinity", app="nobody"), 2, "no-node"),
+        (away(RACK, "podAffinity", app="nobody"), 2, "kept-away"),
     ],
 )
 def test_what_a_job_can_not_say_of_its_own_pods_is_refused(spec: Sent, many: int, code: str) -> None:
