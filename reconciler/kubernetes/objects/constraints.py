@@ -96,7 +96,7 @@ class Places:
             return self._found(task)  # it goes by what is on nodes
         spec = task.pod.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
-        uses = [task.shape.uses_gpus, bool(task.shape.gpus)]
+        uses = [task.shape.uses_gpus, bool(task.shape.gpus), spec.gpus_by_claims]
         written = msgspec.json.encode([spec.node_selector, node_affinity, spec.tolerations, uses])
         self.asked.note(("plain", written))
         return self._plainly(written, task)
@@ -168,6 +168,13 @@ class Places:
             self._selected[b"with GPUs"] = frozenset(name for name, node in self.seen.items() if node.gpus)
         return self._selected[b"with GPUs"]
 
+    def with_gpus_had(self, *, by_claims: bool) -> Names:
+        """The nodes whose GPUs are had by claims; or those whose GPUs are had as a resource."""
+        key = b"by claims" if by_claims else b"as a resource"
+        if key not in self._selected:
+            self._selected[key] = frozenset(name for name in self.with_gpus if self.seen[name].for_claims == by_claims)
+        return self._selected[key]
+
     def common(self, sets: Sequence[Names]) -> Names:
         """The nodes that are in all of them."""
         wanted = tuple(sets)
@@ -208,6 +215,9 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
     ]
     if task.shape.uses_gpus and places.with_gpus:  # where no node has any, a round says so
         steps.append(("that have GPUs", places.with_gpus))
+        by_claims = task.pod.spec.gpus_by_claims
+        how = "a driver publishes for claims" if by_claims else "a device plugin offers"
+        steps.append((f"whose GPUs {how}", places.with_gpus_had(by_claims=by_claims)))
     if task.shape.gpus:
         steps.append(("whose GPUs are not shared", places.unshared))
     if task.others and not task.pod.holds:  # a pod on a node has it

@@ -227,9 +227,11 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     scheduling_gates: tuple[Named, ...] = ()
     resource_claims: tuple[PodClaim, ...] = ()
-    # The next two are said by dra/pod_claims.py and pod_volumes.py, never by the server: a Refusal's fields, and why it waits.
+    # The next three are said by dra/pod_claims.py and pod_volumes.py, never by the server: a Refusal's fields, why it waits, and
+    # whether the GPUs that it asks for are had by claims.
     unmet_claims: tuple[str, str, str] | None = None
     awaited: tuple[str, ...] = ()
+    gpus_by_claims: bool = False
     volumes: tuple[Volume, ...] = ()
     termination_grace_period_seconds: int | None = None
     host_network: bool = False

@@ -120,6 +120,23 @@ def test_the_world_is_as_it_was_after_a_trial() -> None:
     assert rounds.settled() == rounds.settled()
 
 
+def test_a_gang_of_which_one_pod_does_not_go_with_another_waits_whole() -> None:
+    pods = [web("w", spec=away(HOST, app="other")), *(web(f"b{n}", 5, app="other", gang="b", size=2) for n in range(2))]
+    rounds = Rounds(NODES[:2], pods)
+    assert rounds.take() == 1
+    assert set(rounds.bound) in ({"w"}, {"b0", "b1"})
+    assert rounds.take() == 0
+
+
+def test_a_trial_makes_nothing_anew() -> None:
+    """What was kept away by a pod that was there on trial alone need not be asked again."""
+    rounds = Rounds(NODES, [web("w", spec=away(HOST, app="other")), *(web(f"o{n}", 9, app="other") for n in range(5))])
+    rounds.settled()
+    before = rounds.world.work.gangs
+    rounds.world.cluster()
+    assert rounds.world.work.gangs == before
+
+
 def test_pods_on_their_way_count_as_there() -> None:
     """Of a gang that was begun one pod is bound; where the other goes stands in its journal."""
     rounds = Rounds(NODES[:1], [web("a0", spec=away(RACK, app="other"), gang="a", size=1), web("b0", app="other")])
