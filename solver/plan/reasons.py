@@ -12,7 +12,7 @@ from solver.model.inflight import declared_name
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.plan.mig_reasons import MigGeometryReason, MigHasNoPeers
-from solver.plan.reason import Reason, among, at, beside_gpus, count, too_little_in_one
+from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, too_little_in_one
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -22,8 +22,6 @@ from solver.plan.refusals import (
     UnknownName,
 )
 from solver.policy.ordering import OrderBy
-
-HostResource = Literal["cpu", "memory"]
 
 
 class QuotaMax(Reason, frozen=True, tag="quota-max"):

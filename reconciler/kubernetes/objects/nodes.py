@@ -132,7 +132,7 @@ def seen_node(wire: KubeNode, declared_type: GpuType | None = None, published: P
 def shape_of(node: SeenNode) -> tuple[object, ...]:
     """What of a node says which pods may be on it, and what it offers them: what does not change while it works."""
     taints = tuple(taint for taint in node.wire.spec.taints if taint.key not in CONDITION_TAINTS)
-    return node.labels, taints, node.gpu_type, node.gpus, node.replicas, node.offered, node.for_claims
+    return node.labels, taints, node.gpu_type, node.gpus, node.replicas, node.offered
 
 
 def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held: Iterable[DeviceId], pods: int) -> Node:
