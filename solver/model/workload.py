@@ -281,9 +281,10 @@ class TaskPlacement(Document, frozen=True):
 class Job(Document, frozen=True):
     """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
 
-    `time_limit`: of this attempt; None: it may run for ever, or is not bound. `evicted_at`: oldest first. `boosted`: it is to start
-    before others of its queue. `served_gpu_ms`: what its ended attempts ran. `saved_at`: until when this attempt's work is saved,
-    its start at least; None: unknown. `leaves` not: others than policy forbid it; unpromised: its promises end with its tasks.
+    `time_limit`: of this attempt; None: it may run for ever, or is not bound. `evicted_at`: oldest first. `boosted`: it is to
+    start before others of its queue. `served_gpu_ms`: what its ended attempts ran. `saved_at`: until when this attempt's work
+    is saved, its start at least; None: unknown. `leaves` not: others than policy forbid it, and `kept_by` names what does;
+    unpromised: its promises end with its tasks.
     """
 
     name: JobName
@@ -300,3 +301,4 @@ class Job(Document, frozen=True):
     boosted: bool = False
     saved_at: Instant | None = None
     leaves: Literal["freely", "unpromised", "not"] = "freely"
+    kept_by: str = ""

@@ -73,7 +73,7 @@ def _of_protection(reason: Protected) -> str:
         case "perRound":
             return "a higher perRound"
         case "disruptionBudget":
-            return f"a PodDisruptionBudget that lets {reason.job} go"
+            return f"{reason.kept_by or 'a PodDisruptionBudget'} that lets {reason.job} go"
 
 
 def _of_max(reason: QuotaMax) -> str:

@@ -214,14 +214,20 @@ class Outranked(Reason, frozen=True, tag="outranked"):
 
 
 class AwaitsRelease(Reason, frozen=True, tag="awaits-release"):
-    """The devices it will have are decided; these jobs, which hold some of them, have been asked to leave or to shrink."""
+    """The devices it will have are decided; these jobs, which hold some of them, have been asked to leave or to shrink.
+
+    `kept_by`: what keeps one of them from leaving now, such as a PodDisruptionBudget.
+    """
 
     leaving: tuple[JobName, ...]
     more: int = 0
+    kept_by: str = ""
 
     def __str__(self) -> str:
         rest = f" and {self.more} more" if self.more else ""
-        return f"starts once {', '.join(self.leaving)}{rest} {'has' if len(self.leaving) + self.more == 1 else 'have'} made room"
+        kept = f", which {self.kept_by} does not allow now" if self.kept_by else ""
+        have = "has" if len(self.leaving) + self.more == 1 else "have"
+        return f"starts once {', '.join(self.leaving)}{rest} {have} made room{kept}"
 
 
 class BeyondGuarantee(Reason, frozen=True, tag="beyond-guarantee"):
@@ -292,7 +298,8 @@ class Protected(Reason, frozen=True, tag="protected"):
     """It may have what others hold, and these may not be evicted yet: `job` is the one that is protected the longest.
 
     `until`: from then on it may be; None: nobody knows. Where the waiting job is inside its guarantee that is no later than its
-    reclaimWithin. `priority_class`: of the job that is protected. `more`: how many others the same protects.
+    reclaimWithin. `priority_class`: of the job that is protected. `more`: how many others the same protects. `kept_by`: of a
+    disruptionBudget, which one.
     """
 
     by: ProtectedBy
@@ -301,6 +308,7 @@ class Protected(Reason, frozen=True, tag="protected"):
     until: Instant | None = None
     origin: str = ""
     more: int = 0
+    kept_by: str = ""
 
     def __str__(self) -> str:
         others = f" and {count(self.more, 'other')}" if self.more else ""
@@ -313,7 +321,7 @@ class Protected(Reason, frozen=True, tag="protected"):
             case "perRound":
                 return f"{would} perRound{where} allows no more evictions{until}"
             case "disruptionBudget":
-                return f"{would} a PodDisruptionBudget does not allow it now{until}"
+                return f"{would} {self.kept_by or 'a PodDisruptionBudget'} does not allow it now{until}"
             case _:
                 of_class = f" of class {self.priority_class}" if self.priority_class else ""
                 them = "them" if self.more else "it"

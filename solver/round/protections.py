@@ -461,7 +461,9 @@ class ProtectedWaits:
             return None  # As what protects for a while, by the job's class.
         if limit == "disruptionBudget":
             names = sorted(name for name, job in jobs.items() if job.leaves == "not")
-            return Protected(limit, names[0], until=until, more=len(names) - 1) if names else None
+            if not names:
+                return None
+            return Protected(limit, names[0], until=until, more=len(names) - 1, kept_by=jobs[names[0]].kept_by)
         names, origin = list(jobs), self.policy.scheduling.evictions.origin or self.policy.scheduling.origin
         return Protected(limit, names[0], until=until, origin=origin, more=len(names) - 1) if names else None
 

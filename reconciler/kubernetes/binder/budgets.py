@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from reconciler.kubernetes.binder.intents import Pods, members_of
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
@@ -28,8 +29,27 @@ def by_namespace(budgets: Iterable[Budget]) -> Budgets:
     return found
 
 
+class Veto(NamedTuple):
+    """What forbids that pods are evicted, and why."""
+
+    budgets: tuple[Budget, ...]
+    why: str
+
+    @property
+    def named(self) -> str:
+        """The budgets, in words."""
+        names = " and ".join("/".join((one.metadata.namespace, one.metadata.name)) for one in self.budgets)
+        return f"PodDisruptionBudget{'s' * (len(self.budgets) > 1)} {names}"
+
+
 def forbidden(pods: Iterable[Pod], budgets: Budgets) -> str:
     """Why these pods can't all be evicted now; "": they can."""
+    found = veto(pods, budgets)
+    return found.why if found else ""
+
+
+def veto(pods: Iterable[Pod], budgets: Budgets) -> Veto | None:
+    """What forbids that these pods are all evicted now; None: nothing."""
     wanted: dict[str, int] = defaultdict(int)
     named: dict[str, Budget] = {}
     for pod in pods:
@@ -40,14 +60,18 @@ def forbidden(pods: Iterable[Pod], budgets: Budgets) -> str:
         ]
         if len(found) > 1:
             those = " and ".join(one.metadata.name for one in found)
-            return (
+            why = (
                 f"pod {pod.metadata.name} is in the PodDisruptionBudgets {those}, and in more than one none is evicted"
             )
+            return Veto(tuple(found), why)
         for budget in found:
             if not _is_free(pod, budget):
                 named[budget.metadata.name] = budget
                 wanted[budget.metadata.name] += 1
-    return next((told for name, many in sorted(wanted.items()) if (told := _refused(named[name], many))), "")
+    refused = (
+        Veto((named[name],), told) for name, many in sorted(wanted.items()) if (told := _refused(named[name], many))
+    )
+    return next(refused, None)
 
 
 def _refused(budget: Budget, wanted: int) -> str:
@@ -67,11 +91,11 @@ def _is_free(pod: Pod, budget: Budget) -> bool:
     return met or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
 
 
-def protected_gangs(cluster: KubernetesCluster, pods: Pods, budgets: Budgets) -> dict[JobName, str]:
+def protected_gangs(cluster: KubernetesCluster, pods: Pods, budgets: Budgets) -> dict[JobName, Veto]:
     """The gangs that hold nodes and can't be evicted as a whole now, with what forbids it."""
-    found: dict[JobName, str] = {}
+    found: dict[JobName, Veto] = {}
     for gang in cluster.in_namespaces(budgets):
         if gang.job is not None and gang.job.placement:
-            told = forbidden((pod for _, pod in members_of(gang, pods) if pod.holds), budgets)
+            told = veto((pod for _, pod in members_of(gang, pods) if pod.holds), budgets)
             found |= {gang.name: told} if told else {}
     return found

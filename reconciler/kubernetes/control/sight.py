@@ -193,9 +193,10 @@ def _jobs(
             continue
         else:
             standing = {"boosted": name in boosts}
-        leaves = "not" if name in protected else job.leaves
+        if name in protected:
+            standing |= {"leaves": "not", "kept_by": protected[name].named}
         evicted_at = past.evictions.get(name, ())
-        jobs[name] = msgspec.structs.replace(job, leaves=leaves, evicted_at=evicted_at, **standing)
+        jobs[name] = msgspec.structs.replace(job, evicted_at=evicted_at, **standing)
     return jobs.values()
 
 

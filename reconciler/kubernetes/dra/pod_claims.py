@@ -25,6 +25,7 @@ from reconciler.kubernetes.objects.selectors import limited_to
 from reconciler.kubernetes.objects.wire import (
     KubeContainer,
     KubeNode,
+    NodeLimit,
     NodeSelectorTerm,
     Pod,
     Resources,
@@ -170,7 +171,8 @@ class PodClaims:
         if not pod.spec.node_name and (had or met.leaves_out):
             where = tuple(node.metadata.name for node in met.nodes if may_use(had, node))
             only = SelectorRequirement("metadata.name", "In", where)
-            seen = limited_to(seen, [NodeSelectorTerm(match_fields=(only,))])
+            term = NodeSelectorTerm(match_fields=(only,))
+            seen = limited_to(seen, NodeLimit("that have devices for its ResourceClaims", (term,)))
         if given and len(had) == len(claims):
             # What it has stands in its claims: whatever its binding says.
             annotations = {**pod.metadata.annotations, names.DEVICES: ",".join(found.id for found in given)}

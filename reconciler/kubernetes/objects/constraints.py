@@ -6,7 +6,7 @@ the GPU types, where they are about those, and are remarked otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ from reconciler.kubernetes.objects.nodes import SeenNode
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.remarks import Refusal, Remark
 from reconciler.kubernetes.objects.selectors import may_be_on, meets, tolerates_all
-from reconciler.kubernetes.objects.wire import Pod
+from reconciler.kubernetes.objects.wire import NodeLimit, Pod
 from solver.model.cluster import GpuType, Node, NodeName, SpreadLevel
 from solver.model.document import digest
 from solver.model.node_sets import NodeSet
@@ -97,7 +97,7 @@ class Places:
         spec = task.pod.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
         uses = [task.shape.uses_gpus, bool(task.shape.gpus), spec.gpus_by_claims]
-        written = msgspec.json.encode([spec.node_selector, node_affinity, spec.tolerations, uses])
+        written = msgspec.json.encode([spec.node_selector, node_affinity, spec.tolerations, spec.limits, uses])
         self.asked.note(("plain", written))
         return self._plainly(written, task)
 
@@ -146,6 +146,16 @@ class Places:
             _make_room(self._selected)
             self._selected[written] = frozenset(
                 name for name, node in self.seen.items() if tolerates_all(pod.spec.tolerations, node.wire.spec.taints)
+            )
+        return self._selected[written]
+
+    def within(self, limit: NodeLimit) -> Names:
+        """The nodes that something can be had on."""
+        written = b"limit" + msgspec.json.encode(limit.terms)
+        if written not in self._selected:
+            _make_room(self._selected)
+            self._selected[written] = frozenset(
+                name for name, node in self.seen.items() if any(meets(term, node.wire) for term in limit.terms)
             )
         return self._selected[written]
 
@@ -212,6 +222,7 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
     steps = [
         ("that nodeSelector and node affinity name", places.selected(task.pod)),
         ("whose taints are tolerated", places.tolerated(task.pod)),
+        *((limit.said, places.within(limit)) for limit in task.pod.spec.limits),
     ]
     if task.shape.uses_gpus and places.with_gpus:  # where no node has any, a round says so
         steps.append(("that have GPUs", places.with_gpus))
@@ -225,12 +236,19 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
     left = places.common([these for _, these in steps])
     if left:
         return left, ()
-    counts = [
-        f"{len(places.common([these for _, these in steps[: number + 1]]))} {what}"
-        for number, (what, _) in enumerate(steps)
-    ]
-    message = f"of {len(places.seen)} nodes there are {', of these '.join(counts)}"
+    there = f"of {len(places.seen)} nodes there are {', of these '.join(_narrowing(places, steps))}"
+    message = there if places.seen else "there are no nodes"
     return left, (Refusal("no-node", message, "Loosen what the pods ask of their nodes, or label or add nodes."),)
+
+
+def _narrowing(places: Places, steps: Sequence[tuple[str, Names]]) -> Iterator[str]:
+    """What leaves how many nodes, until none is left; what keeps out none is not to blame."""
+    before = len(places.seen)
+    for number, (what, _) in enumerate(steps):
+        left = len(places.common([these for _, these in steps[: number + 1]]))
+        if left < before:
+            yield f"{left} {what}"
+        before = left
 
 
 def as_types(

@@ -122,7 +122,7 @@ def parts_of(pods: Iterable[InRole]) -> tuple[Part, ...]:
 
 def _signature(task: PodTask) -> bytes:
     spec = task.pod.spec
-    wishes = [spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints]
+    wishes = [spec.node_selector, spec.affinity, spec.limits, spec.tolerations, spec.topology_spread_constraints]
     slices = [names.label_or_annotation(task.pod.metadata, key) for key in (names.KUEUE_SLICE, names.KUEUE_SLICE_SIZE)]
     return _asked(task.shape, task.others) + msgspec.json.encode([wishes, slices])
 

@@ -106,7 +106,7 @@ def seen_node(wire: KubeNode, declared_type: GpuType | None = None, published: P
         pass
     elif is_of_instances(labels.get(names.PRODUCT, "")):
         remarks.append(Remark("mig-single", f"counts MIG instances as {names.GPU}: use the strategy mixed"))
-    elif not gpu_type and any(name.startswith("nvidia.com/") for name in offered):
+    elif not gpu_type and any(name.startswith("nvidia.com/") and number > 0 for name, number in capacity.items()):
         remarks.append(Remark("gpu-type-unknown", f"has GPUs and no label {names.PRODUCT} or {names.GPU_TYPE}"))
     else:
         resource = names.GPU_SHARED if names.GPU_SHARED in offered else names.GPU

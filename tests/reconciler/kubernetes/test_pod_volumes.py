@@ -151,6 +151,9 @@ def test_two_volumes_in_two_zones_leave_no_node() -> None:
         scene.put("volume", a_volume(f"pv-{name}", zone))
     scene.put("pod", mounting("one", "two"))
     assert codes(scene.gang) == ["no-node"]
+    said = str(scene.gang.refusals[0])
+    assert "1 that can mount its volumes, of these 0 that can mount its volumes" in said
+    assert "nodeSelector" not in said
 
 
 def test_a_volume_of_several_zones_says_so_by_its_label() -> None:

@@ -201,7 +201,7 @@ def nodes_of(seen: Seen, name: str) -> list[NodeName]:
 def test_pods_get_gpus_where_these_are_had_as_they_ask_for_them() -> None:
     seen = Seen(a_claim(a_request("r", devices.DRIVER)))
     seen.claims.pod(None, asking("plain"))
-    assert "of these 0 whose GPUs a device plugin offers" in str(seen.gang("plain").refusals[0])
+    assert "of 2 nodes there are 0 whose GPUs a device plugin offers" in str(seen.gang("plain").refusals[0])
     plain = read({"metadata": {"name": "n2"}, "status": READY}, KubeNode)
     seen.claims.node(plain, with_plugin("n2", 2))
     seen.claims.pod(None, a_pod("claims", "c"))
@@ -240,3 +240,9 @@ def test_what_claims_of_others_have_is_not_there_for_a_plugin_either() -> None:
         assert not isinstance(found, NoDevices)
         seen.claims.claim(claim, written(found[0]))
         assert len(seen.cluster().nodes[0].gpus) == 2 - number
+
+
+def test_claims_that_no_node_can_meet_are_not_blamed_on_what_pods_select() -> None:
+    seen = Seen(a_claim(a_request("r", devices.DRIVER, "false")))
+    seen.claims.pod(None, a_pod("p", "c"))
+    assert "of 2 nodes there are 0 that have devices for its ResourceClaims" in str(seen.gang("p").refusals[0])
