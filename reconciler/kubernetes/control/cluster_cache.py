@@ -20,6 +20,7 @@ from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.pod_view import PodIndex, PodView
 from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.podgroups import GROUPS
+from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.resource import NODES, PODS, VOLUME_CLAIMS, Resource
 from reconciler.kubernetes.objects.sharing import PodSharing
 from reconciler.kubernetes.objects.start_sequence import StartSequence
@@ -43,6 +44,7 @@ VOLUMES = Resource("v1", "persistentvolumes")
 STORAGE_CLASSES = Resource("storage.k8s.io/v1", "storageclasses")
 CSI_DRIVERS = Resource("storage.k8s.io/v1", "csidrivers")
 CAPACITIES = Resource("storage.k8s.io/v1", "csistoragecapacities")
+RESOURCE_QUOTAS = Resource("v1", "resourcequotas")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses")
 
 
@@ -74,6 +76,7 @@ class ClusterCache:
             lambda one: self._world.priority_class(one.before, one.after),
             needed=True,
         )
+        self.watch((RESOURCE_QUOTAS,), ResourceQuota, lambda one: self._world.quota(one.before, one.after))
         self.budgets = self.watch((BUDGETS,), Budget, needed=True)
         self.claims = self.watch((CLAIMS,), ResourceClaim, lambda one: self.devices.claim(one.before, one.after))
         self.watch((SLICES,), ResourceSlice, lambda one: self.devices.slice(one.before, one.after))

@@ -18,6 +18,7 @@ from reconciler.kubernetes.objects.domains import LEVEL_OF_KEY, is_level
 from reconciler.kubernetes.objects.membership import GangKey
 from reconciler.kubernetes.objects.nodes import SeenNode
 from reconciler.kubernetes.objects.pods import PodTask
+from reconciler.kubernetes.objects.quotas import NamespaceQuotas
 from reconciler.kubernetes.objects.remarks import Refusal, Remark
 from reconciler.kubernetes.objects.selectors import may_be_on, meets, tolerates_all
 from reconciler.kubernetes.objects.wire import NodeLimit, Pod
@@ -63,6 +64,7 @@ class Places:
     nodes: Mapping[NodeName, Node]
     crowd: Crowd
     asked: DependencyIndex[GangKey, Question]
+    quotas: NamespaceQuotas = field(default_factory=NamespaceQuotas)
     _selected: dict[bytes, Names] = field(default_factory=dict)
     _common: dict[tuple[Names, ...], Names] = field(default_factory=dict)
     _types: dict[tuple[Names, bool], Types] = field(default_factory=dict)
@@ -72,7 +74,7 @@ class Places:
 
     def anew(self) -> Places:
         """The places once nodes are not by themselves what they were: askers with another answer are named."""
-        now = Places(self.seen, self.nodes, self.crowd, self.asked)
+        now = Places(self.seen, self.nodes, self.crowd, self.asked, self.quotas)
         for written, (task, before) in self._plain.items():
             if now._plainly(written, task)._replace(nodes=before.nodes) != before:
                 self.asked.changed(("plain", written))
@@ -100,6 +102,11 @@ class Places:
         written = msgspec.json.encode([spec.node_selector, node_affinity, spec.tolerations, spec.limits, uses])
         self.asked.note(("plain", written))
         return self._plainly(written, task)
+
+    def quota_against(self, pod: Pod) -> str:
+        """Why no pod like this one can be made in its namespace now; "": it can, as far as is known."""
+        self.asked.note(("quota", pod.metadata.namespace))
+        return self.quotas.against(pod)
 
     def note_grounds(self) -> None:
         """The asker goes by what nodes are by themselves in a way that is not followed: any change of that may be one for it."""

@@ -27,6 +27,7 @@ Question = (
     | tuple[Literal["plain"], bytes]
     | tuple[Literal["level"], str]
     | tuple[Literal["grounds"]]
+    | tuple[Literal["quota"], str]
 )
 """What gangs ask: the first three of the crowd, the others of the places (constraints.py)."""
 

@@ -81,7 +81,11 @@ def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
         for part in parts
         for index, task in enumerate(part.tasks)
     )
-    bound, missing, refusals = sum(task.pod.holds for task in gang.tasks), gang.missing(), tuple(gang.refusals())
+    bound, missing, refusals = (
+        sum(task.pod.holds for task in gang.tasks),
+        _missing(gang, places),
+        tuple(gang.refusals()),
+    )
     said = PodGang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
     if refusals or (missing and not bound):
         return said
@@ -96,6 +100,14 @@ def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
         groups, node_sets = _closed(groups, places.nowhere)
     job = _job(gang, groups, topology, _placement(parts, places, held), _phase(parts, groups))
     return said._replace(job=job, node_sets=node_sets)
+
+
+def _missing(gang: LivePods, places: Places) -> Missing | None:
+    """What it still waits for; of pods that were not made, also the quota that has no room for them."""
+    missing = gang.missing()
+    if missing is None or missing.of is None or not gang.tasks:
+        return missing
+    return missing._replace(reason=places.quota_against(gang.tasks[-1].pod))
 
 
 def is_elastic(job: Job) -> bool:

@@ -23,6 +23,7 @@ from reconciler.kubernetes.objects.neighbours import Saying, means
 from reconciler.kubernetes.objects.nodes import PublishedGpus
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
+from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.start_sequence import StartSequence
 from reconciler.kubernetes.objects.wire import KubeCondition, KubeNode, Meta, Pod, PodTerm
@@ -85,6 +86,12 @@ class ClusterModel:
         if after and after.global_default:
             self._defaults |= {after.metadata.name}
         return self._gathering.stamp(self._defaults - self._classes)
+
+    def quota(self, before: ResourceQuota | None, after: ResourceQuota | None) -> bool:
+        """A ResourceQuota; whether it makes a difference: one does to gangs that wait for pods in its namespace."""
+        self._places.quotas.change(before, after)
+        known = after or before
+        return known is not None and self._asked.changed(("quota", known.metadata.namespace))
 
     def node(self, before: KubeNode | None, after: KubeNode | None) -> bool:
         """A node; whether it makes a difference."""
