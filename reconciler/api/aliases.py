@@ -78,13 +78,12 @@ def exported(snapshot: Snapshot, aliases: Aliases) -> Snapshot:
     """Without what no round reads, under other names."""
     jobs = (_job(job, aliases) for job in snapshot.jobs)
     in_flight = _in_flight(snapshot.in_flight, aliases)
-    return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight, snapshot.node_sets)
+    return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight, snapshot.node_sets, snapshot.inventory)
 
 
 def _job(job: Job, aliases: Aliases) -> Job:
-    return msgspec.structs.replace(
-        job, name=JobName(aliases.job(job.name)), user=aliases.user(job.user), spec=_spec(job.spec, aliases)
-    )
+    name, spec = JobName(aliases.job(job.name)), _spec(job.spec, aliases)
+    return msgspec.structs.replace(job, name=name, user=aliases.user(job.user), spec=spec, kept_by="")
 
 
 def _spec(spec: JobSpec, aliases: Aliases) -> JobSpec:

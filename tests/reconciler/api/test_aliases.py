@@ -140,6 +140,12 @@ def test_users_that_the_policy_names_keep_their_names() -> None:
     assert aliased(snapshot_of(Instant(5), (), [_owned("b")]), KEY, {"ada"}).jobs[0].user == "ada"
 
 
+def test_what_keeps_jobs_from_leaving_is_not_named_and_what_nodes_are_there_by_is_told() -> None:
+    kept = msgspec.structs.replace(_owned("b"), leaves="not", kept_by="PodDisruptionBudget team/secret")
+    told = aliased(snapshot_of(Instant(5), (), [kept], inventory="reported"), KEY)
+    assert (told.jobs[0].leaves, told.jobs[0].kept_by, told.inventory) == ("not", "", "reported")
+
+
 def test_without_aliases_jobs_keep_their_names_and_nothing_else_is_said_of_them() -> None:
     world = talkative()
     told = bare(world)
@@ -158,7 +164,7 @@ def test_places_in_the_order_are_kept_among_devices_held_for_documents_too(name:
 
 def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
     """What is new in a job, or in flight, is not published before somebody has decided how."""
-    hidden = {"name", "user", "spec"}
+    hidden = {"name", "user", "spec", "kept_by"}
     carried = {"submitted_at", "phase", "attempt", "started_at", "placement", "time_limit", "evicted_at"}
     assert set(Job.__struct_fields__) == hidden | carried | {"served_gpu_ms", "boosted", "saved_at", "leaves"}
     left_out_or_hidden = {"command", "env", "secrets", "container", "depends_on", "array", "data"}
