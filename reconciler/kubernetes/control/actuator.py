@@ -32,7 +32,7 @@ from reconciler.kubernetes.control.writes import PodWrites
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
-from reconciler.kubernetes.status.occurrences import Occurrence, of_bindings, of_evictions, of_releases
+from reconciler.kubernetes.status.occurrences import Occurrence, of_bindings, of_evictions, of_releases, of_remarks
 from reconciler.model.causes import why_evicted
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch
@@ -159,7 +159,7 @@ class KubernetesActuator:
         mounted = await self.volumes.ready(await self.partitioner.ready(plan, sight, ordered.starts), sight.pods)
         ready = await self.devices.given(mounted, sight.pods)
         outcomes = await self.binder.bind(ready)
-        self._tell_bound(outcomes)
+        self._tell_bound(outcomes, sight)
         undone = sum(one.event in ("refused", "failed") for one in asked)
         undone += len(wanted) - len(ready)
         return len(unkept) + undone + sum(not outcome.is_whole for outcome in outcomes)
@@ -189,10 +189,13 @@ class KubernetesActuator:
             if outcome.event == "called-off" and not outcome.only:
                 self.memory.call_off(outcome.job)
 
-    def _tell_bound(self, outcomes: Collection[GangOutcome]) -> None:
+    def _tell_bound(self, outcomes: Collection[GangOutcome], sight: Sight) -> None:
         for outcome in outcomes:
             self._watch_for(outcome.pods)
             self.happened(of_bindings(one.pod for one in outcome.pods if one.answer == "bound"))
+            gang = sight.gangs[outcome.gang.job]
+            if outcome.is_whole and not gang.bound:  # said once: what joins it later wishes the same
+                self.happened(of_remarks(gang))
         self.memory.note_all(map(_of_start, outcomes))
 
     def _watch_for(self, outcomes: Collection[PodOutcome]) -> None:

@@ -20,7 +20,7 @@ from reconciler.kubernetes.objects.nodes import SeenNode
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.quotas import NamespaceQuotas
 from reconciler.kubernetes.objects.remarks import Refusal, Remark
-from reconciler.kubernetes.objects.selectors import may_be_on, meets, tolerates_all
+from reconciler.kubernetes.objects.selectors import disliked, may_be_on, meets, tolerates_all
 from reconciler.kubernetes.objects.wire import NodeLimit, Pod
 from solver.model.cluster import GpuType, Node, NodeName, SpreadLevel
 from solver.model.document import digest
@@ -39,6 +39,10 @@ SET_NAME_DIGITS = 16
 
 REMEMBERED_MAX = 256
 """Answers about sets of nodes that are remembered: a set of 10,000 nodes takes half a MB."""
+
+
+SOFT_TAINT_WEIGHT = 100
+"""A node is liked less by so much for each soft taint: as much as the strongest wish of preferred affinity."""
 
 
 class Plain(NamedTuple):
@@ -131,7 +135,7 @@ class Places:
 
     def _found(self, task: PodTask) -> Plain:
         nodes, refusals = allowed_nodes(self, task)
-        liked, remarks = type_preferences(self, task.pod)
+        liked, remarks = type_preferences(self, task, nodes)
         types, limited = as_types(self, nodes, task.shape, liked)
         return Plain(nodes, refusals, remarks, liked, types, limited)
 
@@ -184,6 +188,17 @@ class Places:
         if b"with GPUs" not in self._selected:
             self._selected[b"with GPUs"] = frozenset(name for name, node in self.seen.items() if node.gpus)
         return self._selected[b"with GPUs"]
+
+    @property
+    def softly_tainted(self) -> Names:
+        """The nodes that have taints PreferNoSchedule."""
+        if b"soft" not in self._selected:
+            self._selected[b"soft"] = frozenset(
+                name
+                for name, node in self.seen.items()
+                if any(taint.effect == "PreferNoSchedule" for taint in node.wire.spec.taints)
+            )
+        return self._selected[b"soft"]
 
     def with_gpus_had(self, *, by_claims: bool) -> Names:
         """The nodes whose GPUs are had by claims; or those whose GPUs are had as a resource."""
@@ -275,20 +290,35 @@ def as_types(
     return ordered, None if is_said else places.as_set(nodes & places.with_gpus)
 
 
-def type_preferences(places: Places, pod: Pod) -> tuple[dict[GpuType, int], tuple[Remark, ...]]:
-    """How much a pod likes each GPU type: preferred node affinity, where all nodes of a type are liked alike."""
-    preferred = (
-        pod.spec.affinity.node_affinity.preferred if pod.spec.affinity and pod.spec.affinity.node_affinity else ()
-    )
-    if not preferred:
+def type_preferences(places: Places, task: PodTask, nodes: Names) -> tuple[dict[GpuType, int], tuple[Remark, ...]]:
+    """How much a pod likes each GPU type of the nodes that it may be on, where it likes all nodes of a type alike.
+
+    By preferred node affinity and soft taints (PreferNoSchedule); what tells nodes of one type apart is not followed.
+    """
+    spec = task.pod.spec
+    preferred = spec.affinity.node_affinity.preferred if spec.affinity and spec.affinity.node_affinity else ()
+    if not preferred and nodes.isdisjoint(places.softly_tainted):
         return {}, ()
-    weights: dict[GpuType, set[int]] = {}
-    for node in places.seen.values():
+    wishes: dict[GpuType, set[int]] = {}
+    taints: dict[GpuType, set[int]] = {}
+    for node in (places.seen[name] for name in nodes):
+        of_type = node.gpu_type if task.shape.uses_gpus else GpuType("")
         weight = sum(wish.weight for wish in preferred if meets(wish.preference, node.wire))
-        weights.setdefault(node.gpu_type, set()).add(weight)
-    if all(len(found) == 1 for found in weights.values()):
-        return {gpu_type: min(found) for gpu_type, found in weights.items()}, ()
-    return {}, (Remark("preferred-nodes", "preferred node affinity within a GPU type is not followed"),)
+        wishes.setdefault(of_type, set()).add(weight)
+        taints.setdefault(of_type, set()).add(disliked(spec.tolerations, node.wire.spec.taints))
+    remarks: list[Remark] = []
+    if any(len(found) > 1 for found in wishes.values()):
+        wishes = {}
+        remarks.append(Remark("preferred-nodes", "preferred node affinity within a GPU type is not followed"))
+    if any(len(found) > 1 for found in taints.values()):
+        taints = {}
+        message = "taints PreferNoSchedule within a GPU type keep pods away from no node"
+        remarks.append(Remark("soft-taints", message))
+    liked = {
+        of_type: min(wishes.get(of_type, {0})) - SOFT_TAINT_WEIGHT * min(taints.get(of_type, {0}))
+        for of_type in wishes.keys() | taints.keys()
+    }
+    return liked, tuple(remarks)
 
 
 def _list(others: Iterable[tuple[str, int]]) -> str:

@@ -96,6 +96,13 @@ def tolerates_all(tolerations: Iterable[Toleration], taints: Iterable[Taint]) ->
     return all(any(_tolerates(toleration, taint) for toleration in known) for taint in hard)
 
 
+def disliked(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> int:
+    """How many soft taints (PreferNoSchedule) are not tolerated."""
+    known = tuple(tolerations)
+    soft = (taint for taint in taints if taint.effect == "PreferNoSchedule")
+    return sum(not any(_tolerates(toleration, taint) for toleration in known) for taint in soft)
+
+
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     if toleration.effect not in ("", taint.effect) or (toleration.key and toleration.key != taint.key):
         return False

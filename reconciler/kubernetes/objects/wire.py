@@ -226,6 +226,7 @@ class PodSpec(Wire, frozen=True):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
     priority_class_name: str = ""
+    preemption_policy: str = ""
     active_deadline_seconds: int | None = None
     node_selector: Labels = {}
     affinity: Affinity | None = None
