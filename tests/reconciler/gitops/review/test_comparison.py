@@ -325,6 +325,8 @@ def test_a_cluster_with_nodes_of_its_own_has_these_whatever_is_declared() -> Non
     back = on_inventory(snapshot_of(NOW, (first, other), (), inventory="reported"), base, renamed)
     assert back.nodes == (n1, other)
     assert back.inventory == "reported"
+    little = snapshot_of(NOW, (msgspec.structs.replace(first, cpu=Cpu(500)),), (), inventory="reported")
+    assert on_inventory(little, base, renamed).nodes[0].cpu == 500
     gone = on_inventory(snapshot_of(NOW, (first,), (), inventory="reported"), (), renamed).nodes
     assert [(node.pool, node.cordoned) for node in gone] == [("fast", False)]
 
