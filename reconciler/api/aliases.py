@@ -83,7 +83,7 @@ def exported(snapshot: Snapshot, aliases: Aliases) -> Snapshot:
     """Without what no round reads, under other names."""
     jobs = (_job(job, aliases) for job in snapshot.jobs)
     in_flight = _in_flight(snapshot.in_flight, aliases)
-    return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight, snapshot.node_sets)
+    return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight, snapshot.node_sets, snapshot.inventory)
 
 
 def _job(job: Job, aliases: Aliases) -> Job:

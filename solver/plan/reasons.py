@@ -12,7 +12,7 @@ from solver.model.inflight import declared_name
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.plan.mig_reasons import MigGeometryReason, MigHasNoPeers
-from solver.plan.reason import Reason, among, at, beside_gpus, count, too_little_in_one
+from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, too_little_in_one
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -22,8 +22,6 @@ from solver.plan.refusals import (
     UnknownName,
 )
 from solver.policy.ordering import OrderBy
-
-HostResource = Literal["cpu", "memory"]
 
 
 class QuotaMax(Reason, frozen=True, tag="quota-max"):
@@ -216,14 +214,20 @@ class Outranked(Reason, frozen=True, tag="outranked"):
 
 
 class AwaitsRelease(Reason, frozen=True, tag="awaits-release"):
-    """The devices it will have are decided; these jobs, which hold some of them, have been asked to leave or to shrink."""
+    """The devices it will have are decided; these jobs, which hold some of them, have been asked to leave or to shrink.
+
+    `budget`: the PodDisruptionBudgets that don't let one of them go now.
+    """
 
     leaving: tuple[JobName, ...]
     more: int = 0
+    budget: str = ""
 
     def __str__(self) -> str:
         rest = f" and {self.more} more" if self.more else ""
-        return f"starts once {', '.join(self.leaving)}{rest} {'has' if len(self.leaving) + self.more == 1 else 'have'} made room"
+        held = f", which {self.budget} does not allow now" if self.budget else ""
+        have = "has" if len(self.leaving) + self.more == 1 else "have"
+        return f"starts once {', '.join(self.leaving)}{rest} {have} made room{held}"
 
 
 class BeyondGuarantee(Reason, frozen=True, tag="beyond-guarantee"):

@@ -127,7 +127,7 @@ def snapshot_from(
         convergence=past.clocks,
         repartitions=sight.repartitions,
     )
-    return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets)
+    return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets, "reported")
 
 
 def _cordoned(sight: Sight, cordons: Collection[str]) -> Iterable[Node]:

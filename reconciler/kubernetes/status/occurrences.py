@@ -102,6 +102,13 @@ def of_bindings(bound: Iterable[PodBinding]) -> Iterator[Occurrence]:
         yield scheduled_occurrence(Regarding("Pod", one.namespace, one.name, one.uid), one.node, one.devices)
 
 
+def of_remarks(gang: PodGang) -> Iterator[Occurrence]:
+    """A gang has been bound, and what it wishes is not followed, or only in part."""
+    if gang.remarks:
+        note = f"not followed: {'; '.join(map(str, gang.remarks))}"
+        yield Occurrence(the_pod(gang.members[0]), "NotFollowed", "Binding", note)
+
+
 def scheduled_occurrence(pod: Regarding, node: NodeName, devices: Iterable[str]) -> Occurrence:
     """A pod has been bound."""
     what = ", ".join(devices)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from reconciler.api.aliases import Aliases, aliased, aliases_for, bare, users_named_by
+from reconciler.api.aliases import BUDGET, Aliases, aliased, aliases_for, bare, users_named_by
 from solver.milp.highs import optimise
 from solver.model.document import encode
 from solver.model.inflight import AgingBand, Counter, Ended, InFlight, Intent, Reservation, declared_holder
@@ -138,6 +138,12 @@ def _owned(name: str) -> Job:
 
 def test_users_that_the_policy_names_keep_their_names() -> None:
     assert aliased(snapshot_of(Instant(5), (), [_owned("b")]), KEY, {"ada"}).jobs[0].user == "ada"
+
+
+def test_what_keeps_jobs_from_leaving_is_not_named_and_what_nodes_are_there_by_is_told() -> None:
+    kept = msgspec.structs.replace(_owned("b"), leaves="not", held_by="PodDisruptionBudget team/secret")
+    told = aliased(snapshot_of(Instant(5), (), [kept], inventory="reported"), KEY)
+    assert (told.jobs[0].leaves, told.jobs[0].held_by, told.inventory) == ("not", BUDGET, "reported")
 
 
 def test_without_aliases_jobs_keep_their_names_and_nothing_else_is_said_of_them() -> None:

@@ -20,6 +20,8 @@ from solver.policy.harm import Evictions, Protection
 from solver.policy.policy import Policy
 from solver.quota.victims import DAY, protected, protection_end
 from solver.round.solve import solve
+from tests.house.tracked import ROOT
+from tests.scenarios.loader import read_scenario
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.laws.book import Book
 from tests.solver.laws.generator import drawn
@@ -151,9 +153,10 @@ def test_a_limit_that_holds_beside_a_protection_is_named_with_it_where_it_has_no
 
 
 def test_what_others_than_policy_forbid_has_no_end_that_is_known() -> None:
-    world = with_jobs(asked(world_of(LENT.format(shield=""))), lambda job: msgspec.structs.replace(job, leaves="not"))
+    kept = {"leaves": "not", "held_by": "PodDisruptionBudget a/keep"}
+    world = with_jobs(asked(world_of(LENT.format(shield=""))), lambda job: msgspec.structs.replace(job, **kept))
     plan = solve(*world, optimise)
-    assert protections(plan) == (Protected("disruptionBudget", JobName("b1")),)
+    assert protections(plan) == (Protected("disruptionBudget", JobName("b1"), budget="PodDisruptionBudget a/keep"),)
     assert not isinstance(waits(plan).estimate, EarliestStart)
 
 
@@ -390,3 +393,14 @@ def test_when_what_protects_others_has_ended_the_job_starts(
     record_property("figure", f"of {kept + len(broken)} ends of protections {kept} as they were said")
     assert len(broken) <= not_kept, broken
     assert kept >= least
+
+
+def test_a_job_whose_promise_waits_for_one_that_may_not_leave_now_says_what_forbids_it() -> None:
+    scenario = read_scenario(ROOT / "tests" / "scenarios" / "promise-waits-for-cpu-that-somebody-still-has.yaml")
+    jobs = tuple(
+        msgspec.structs.replace(job, leaves="not", held_by="PodDisruptionBudget a/keep") if job.placement else job
+        for job in scenario.snapshot.jobs
+    )
+    plan = solve(msgspec.structs.replace(scenario.snapshot, jobs=jobs), scenario.policy, None)
+    (reason,) = (reason for said in plan.verdicts if isinstance(said, Waits) for reason in said.reasons)
+    assert str(reason) == "starts once compiles has made room, which PodDisruptionBudget a/keep does not allow now"
