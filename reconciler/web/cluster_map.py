@@ -220,7 +220,7 @@ class _Holders:
         parts = list[int]()
         for node in nodes:
             for gpu in node.gpus:
-                if gpu.instances or gpu.id in in_parts:
+                if gpu.id in in_parts or (gpu.instances and held[at[gpu.id]] == FREE):
                     held[at[gpu.id]] = IN_PARTS
                     parts += self._parts(node, gpu, at[gpu.id], in_parts.get(gpu.id, ()))
         return held, leaves, parts

@@ -287,10 +287,10 @@ def _by_owner(told: Iterable[StreamedEvent]) -> tuple[dict[Owner, list[str]], bo
 
 
 def _changed_map(before: PackedMap | None, now: PackedMap | None) -> bytes:
-    """Of one that was not looked at before, nothing is told: those that want it fetch it first."""
-    if now is None or before is None or now.tag == before.tag:
+    """Of one that was not looked at before, only which it is: a pass may have come since it was fetched."""
+    if now is None or (before is not None and now.tag == before.tag):
         return b""
-    change = map_change(before.columns, now.columns, (before.tag, now.tag))
+    change = before and map_change(before.columns, now.columns, (before.tag, now.tag))
     return message("map", WholeMap(now.tag) if change is None else change)
 
 

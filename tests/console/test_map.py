@@ -86,9 +86,11 @@ def test_a_colour_that_is_pressed_is_seen_alone(mapped: Browser) -> None:
 
 def test_every_way_to_colour_counts_every_gpu(mapped: Browser, console: Console) -> None:
     begin(console, "runs", 0, 1)
-    for choice in ("class", "type", "held", "queue"):
+    mapped.page.wait_for_selector("#legend button[data-kind=c1]", timeout=30_000)
+    for choice in ("class", "type", "state", "job", "queue"):
         mapped.page.get_by_label("Colour by").select_option(choice)
-        assert sum(float(number) for number in legend(mapped).values()) == 8
+        told = legend(mapped)
+        assert sum(map(float, told.values())) == 8, (choice, told)
 
 
 def test_a_map_that_can_not_be_fetched_is_told(browser: Browser) -> None:

@@ -216,6 +216,15 @@ def test_what_changed_of_the_map_is_sent_to_those_that_want_it(
         assert [next(without)[0] for _ in range(4)] == ["change"] * 4
 
 
+def test_of_a_map_that_was_not_looked_at_before_it_is_told_which_it_is(served: Console) -> None:
+    """A pass may have come between the fetch and the first look."""
+    with served.browser() as browser, stream(browser) as without:
+        next(without)
+        with stream(browser, "?map=1") as told:
+            next(told)
+            assert next(told) == ("map", {"after": browser.get("/map.json").headers["etag"]})
+
+
 def ends(told: Iterator[Message]) -> dict[str, Any]:
     """The last message; there is none behind it."""
     *_, (kind, last) = told
