@@ -161,9 +161,11 @@ export function draw(context, scene) {
   if (paint.found) for (const rack of paint.found.racks.keys()) outline(context, scene, rack, "ink", 1.5);
   if (scene.cursor >= 0) outline(context, scene, scene.cursor, "focus", 2.5);
   if (scene.pointed >= 0) {
-    context.strokeStyle = css(paint.colours.focus);
-    context.lineWidth = (2.5 * view.ratio) / view.scale;
-    context.strokeRect(...placeOf(scene.world, layout, scene.pointed), 1, 1);
+    for (const [colour, pixels] of /** @type {const} */ ([["page", 6], ["focus", 3]])) {
+      context.strokeStyle = css(paint.colours[colour]);
+      context.lineWidth = (pixels * view.ratio) / view.scale;
+      context.strokeRect(...placeOf(scene.world, layout, scene.pointed), 1, 1);
+    }
   }
 }
 
@@ -273,9 +275,10 @@ function drawCell(context, world, paint, gpu, x, y, gap) {
     context.fillRect(x, y + (side * (part.start + part.size)) / 1000 - gap * 0.7, side, gap * 0.7);
   }
   const leaves = world.leaves[gpu] || parts.some((part) => part.leaves);
-  if (world.state[gpu] || leaves) drawMarks(context, paint, STATES[world.state[gpu]], Boolean(leaves), x, y, side);
+  const ink = isLit(world, paint, gpu) ? paint.colours.ink : dimmed(paint.colours.ink, paint.colours.rack);
+  if (world.state[gpu] || leaves) drawMarks(context, STATES[world.state[gpu]], Boolean(leaves), x, y, side, ink, paint.colours.page);
   if (world.kept[gpu]) {
-    context.strokeStyle = css(paint.colours.ink);
+    context.strokeStyle = css(ink);
     context.lineWidth = 1.5 * gap;
     context.setLineDash(world.kept[gpu] === 1 ? [3 * gap, 2 * gap] : []);
     context.strokeRect(x + gap, y + gap, side - 2 * gap, side - 2 * gap);
@@ -285,11 +288,11 @@ function drawCell(context, world, paint, gpu, x, y, gap) {
 
 /**
  * A line: closed to new jobs; a cross: not well; a dot: suspect; without a corner: what holds it leaves.
- * @param {CanvasRenderingContext2D} context @param {Paint} paint @param {typeof STATES[number]} state @param {boolean} leaves
- * @param {number} x @param {number} y @param {number} side
+ * @param {CanvasRenderingContext2D} context @param {typeof STATES[number]} state @param {boolean} leaves
+ * @param {number} x @param {number} y @param {number} side @param {Colour} ink @param {Colour} page
  */
-function drawMarks(context, paint, state, leaves, x, y, side) {
-  const ground = css(paint.colours.page);
+function drawMarks(context, state, leaves, x, y, side, ink, page) {
+  const ground = css(page);
   if (leaves) {
     context.fillStyle = ground;
     context.beginPath();
@@ -300,7 +303,7 @@ function drawMarks(context, paint, state, leaves, x, y, side) {
   }
   if (state === "well") return;
   context.strokeStyle = ground;
-  context.fillStyle = css(paint.colours.ink);
+  context.fillStyle = css(ink);
   context.lineWidth = side * 0.1;
   context.beginPath();
   if (state === "suspect") {

@@ -75,7 +75,8 @@ function heldWords(world, gpu) {
   const isInInstances = parts.some((part) => part.profile !== FREE);
   const words = parts.map((part) => {
     const what = part.profile === FREE ? `${part.size / 1000} of it` : `${world.profiles[part.profile]} (${part.size / 1000})`;
-    return `${what}: ${part.job === FREE ? "held by no job" : holderWords(world, part.job, part.leaves).join(", ")}`;
+    // Seven of them are to be taken in at once: what each job asks for is left out.
+    return `${what}: ${part.job === FREE ? "held by no job" : holderWords(world, part.job, part.leaves).slice(0, 3).join(", ")}`;
   });
   if (left > 0) words.push(`${left / 1000} of it: ${isInInstances ? "left over by its instances" : "free for other shares"}`);
   return words;
@@ -89,8 +90,8 @@ function holderWords(world, job, leaves) {
     `${owned(world, job)}${leaves ? `, ${LEAVES[world.purposes[leaves - 1]]}` : ""}`,
     `${queueOf(world, job)}${rank ? ` · ${rank}` : ""}`,
     jobs.since[job] ? `since ${localTime(jobs.since[job])}${jobs.until[job] ? `, at the latest until ${localTime(jobs.until[job])}` : ""}` : "about to run",
-    jobs.place[job] ? `asks to be ${jobs.place[job]}` : "",
-  ].filter(Boolean);
+    ...(jobs.place[job] ? [`asks to be ${jobs.place[job]}`] : []),
+  ];
 }
 
 /** @param {World} world @param {number} job */
