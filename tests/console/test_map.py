@@ -345,6 +345,9 @@ def test_what_is_drawn_of_100_000_gpus_depends_on_what_is_in_sight(mapped: Brows
     far = mapped.page.evaluate(FRAME, "zoom-fit")
     # Bars: of each rack the kinds in it, and the names of blocks.
     assert (far.get("drawImage", 0), sum(far.values()) <= 900) == (0, True), far
+    shown(mapped, "/?by=job")
+    jobs = mapped.page.evaluate(FRAME, "zoom-fit")
+    assert (jobs["drawImage"], sum(jobs.values()) <= 60) == (1, True), jobs
     mapped.page.set_viewport_size({"width": 1280, "height": 900})
     shown(mapped, "/?by=job")
     middle = mapped.page.evaluate(FRAME, "zoom-fit")

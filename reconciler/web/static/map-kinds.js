@@ -11,8 +11,10 @@ import { FREE, IN_PARTS, STATES } from "./map-layout.js";
 
 /** Colours that are told apart by all eyes. */
 const COLOURS = 8;
-/** Shades of a colour in which jobs differ, when each has its own. */
-const SHADES = 5;
+/** Hues of jobs when each has its own, and how light they are: what eyes that see fewer hues tell apart. */
+const HUES = 18;
+const LIGHTNESS = [0.52, 0.66, 0.8];
+const CHROMA = 0.13;
 /** What a job can't begin on, of what no job holds. */
 const UNUSABLE = new Set(["closed", "ill"]);
 /** What a job may begin on. */
@@ -45,14 +47,33 @@ export function jobOf(kind) {
   return kind[0] === "j" ? Number(kind.slice(1)) : -1;
 }
 
-/** The colour of a job among others, and how light it is: the same as long as its name is. @param {string} name @returns {[string, number]} */
+/** The tone of a job among others, as red, green and blue: the same as long as its name is. @param {string} name @returns {number[]} */
 export function toneOf(name) {
   let hash = 0x811c9dc5;
   for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);
   // The low bits of such a hash follow the last letter alone.
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d);
   hash = (hash ^ (hash >>> 13)) >>> 0;
-  return [`c${hash % COLOURS}`, (Math.floor(hash / COLOURS) % SHADES) - Math.floor(SHADES / 2)];
+  return TONES[hash % TONES.length];
+}
+
+const TONES = LIGHTNESS.flatMap((light) => Array.from({ length: HUES }, (_, hue) => oklch(light, CHROMA, (2 * Math.PI * hue) / HUES)));
+
+/** Equal steps of it look equal: Ottosson's Oklab (CSS Color Module 4). @param {number} light @param {number} chroma @param {number} hue */
+function oklch(light, chroma, hue) {
+  const [a, b] = [chroma * Math.cos(hue), chroma * Math.sin(hue)];
+  const l = (light + 0.3963377774 * a + 0.2158037573 * b) ** 3;
+  const m = (light - 0.1055613458 * a - 0.0638541728 * b) ** 3;
+  const s = (light - 0.0894841775 * a - 1.291485548 * b) ** 3;
+  const linear = [
+    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
+    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
+    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
+  ];
+  return linear.map((value) => {
+    const known = Math.max(0, Math.min(1, value));
+    return Math.round(255 * (known <= 0.0031308 ? 12.92 * known : 1.055 * known ** (1 / 2.4) - 0.055));
+  });
 }
 
 /** Kinds of a map under one choice, counted. */

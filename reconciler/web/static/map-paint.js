@@ -71,8 +71,8 @@ function shadeOf(job) {
 function colourOf(world, paint, kind, shade, isLit) {
   if (paint.only && paint.only !== kind) return paint.colours.rack;
   const job = jobOf(kind);
-  const [name, own] = job >= 0 ? toneOf(world.jobs.name[job]) : [kind, shade];
-  const colour = /^c\d|^held/.test(name) ? shaded(paint.colours[name], own * SHADE) : paint.colours[name];
+  const own = job >= 0 ? toneOf(world.jobs.name[job]) : paint.colours[kind];
+  const colour = /^c\d|^held/.test(kind) ? shaded(own, shade * SHADE) : own;
   return isLit ? colour : dimmed(colour, paint.colours.rack);
 }
 
@@ -148,7 +148,8 @@ export function draw(context, scene) {
   context.setTransform(view.scale, 0, 0, view.scale, -view.x * view.scale, -view.y * view.scale);
   const size = view.scale / view.ratio;
   const racks = racksInSight(context, scene);
-  if (size < TEXELS_FROM) {
+  // Of thousands of jobs bars would be thousands of slivers.
+  if (size < TEXELS_FROM && paint.kinds.choice !== "job") {
     for (const rack of racks) drawBars(context, scene, rack);
   } else if (size < CELLS_FROM) {
     context.imageSmoothingEnabled = false;
@@ -179,7 +180,7 @@ function outline(context, { layout, paint, view }, rack, colour, pixels) {
 /** A line around the nodes of each island. @param {CanvasRenderingContext2D} context @param {Parameters<typeof draw>[1]} scene @param {number} rack */
 function drawIslands(context, { world, layout, paint, view }, rack) {
   const nodes = world.nodesOf[rack];
-  const [across, high, inset] = [layout.across[rack], layout.nodeTall[rack], 0.14];
+  const [across, high, inset, above] = [layout.across[rack], layout.nodeTall[rack], 0.1, 0.22];
   context.strokeStyle = css(paint.colours.edge);
   context.lineWidth = (1.25 * view.ratio) / view.scale;
   context.beginPath();
@@ -192,8 +193,9 @@ function drawIslands(context, { world, layout, paint, view }, rack) {
     const [hasAbove, hasBelow] = [isSame(i - across), isSame(i + across)];
     const left = layout.nodeX[n] - 0.5 + (hasLeft ? 0 : inset);
     const right = layout.nodeX[n] - 0.5 + NODE_WIDE - (hasRight ? 0 : inset);
-    const top = layout.nodeY[n] - 0.5 + (hasAbove ? 0 : inset);
-    const bottom = layout.nodeY[n] - 0.5 + high - (hasBelow ? 0 : inset);
+    // Below it there is the node's name.
+    const top = layout.nodeY[n] - above + (hasAbove ? 0 : inset / 2);
+    const bottom = layout.nodeY[n] - above + high - (hasBelow ? 0 : inset / 2);
     for (const [isOpen, fromX, fromY, toX, toY] of /** @type {const} */ ([
       [hasLeft, left, top, left, bottom],
       [hasRight, right, top, right, bottom],
