@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
 
 from fastapi import APIRouter, Header, Request, Response
@@ -34,7 +35,10 @@ class ClusterPages:
     def cluster(self, request: Request) -> Response:
         """What there is, what is held, what is out of order, rack by rack."""
         troubles = [each for each in conditions_of(self._services) if not is_in_order(each)]
-        return page(request, "cluster.html", summary=self._summarised(), conditions=troubles)
+        rights: Rights = request.state.rights
+        queues, _ = rights.where("see-job")
+        seen = None if queues is None else json.dumps(sorted(queues))
+        return page(request, "cluster.html", summary=self._summarised(), conditions=troubles, seen_queues=seen)
 
     def map(self, if_none_match: str = Header("")) -> Response:
         """Every GPU and its holder, for the map: made and packed once for a pass, whoever asks."""

@@ -205,8 +205,11 @@ class LiveFeed:
             since = await asyncio.to_thread(self._services.history.newest_event)
             while self.listeners and not closing.is_set():
                 told, since = await events.after(since, "")
-                before, self._seen = self._seen, await asyncio.to_thread(self._look, self._is_due())
-                self._tell(before, self._seen, told)
+                before, seen = self._seen, await asyncio.to_thread(self._look, self._is_due())
+                # In a thread, too: of a large cluster that takes a tenth of a second.
+                map_message = await asyncio.to_thread(_changed_map, before and before.map, seen.map)
+                self._seen = seen
+                self._tell(before, seen, told, map_message)
                 if not told:
                     await events.look()
         finally:
@@ -235,7 +238,7 @@ class LiveFeed:
         packed = self._latest.now() if any(each.wants_map for each in self.listeners.copy()) else None
         return _Seen(snapshot, policy, revision, packed)
 
-    def _tell(self, before: _Seen | None, seen: _Seen, told: Iterable[StreamedEvent]) -> None:
+    def _tell(self, before: _Seen | None, seen: _Seen, told: Iterable[StreamedEvent], map_message: bytes) -> None:
         jobs, others = _by_owner(told)
         standing = None if seen.standing in (None, self._standing) else seen.standing
         self._standing = standing or self._standing
@@ -244,7 +247,6 @@ class LiveFeed:
             return
         is_other = seen.snapshot is not before.snapshot or seen.policy is not before.policy
         common = LiveChange(others=others, last_pass=self._last_pass() if is_other else None, standing=standing)
-        map_message = _changed_map(before.map, seen.map)
         is_news = bool(jobs or map_message or common != LiveChange())
         if is_news:
             self.number += 1
@@ -285,10 +287,10 @@ def _by_owner(told: Iterable[StreamedEvent]) -> tuple[dict[Owner, list[str]], bo
 
 
 def _changed_map(before: PackedMap | None, now: PackedMap | None) -> bytes:
-    """Of one that was not looked at before, nothing is told: those that want it fetch it first."""
-    if now is None or before is None or now.tag == before.tag:
+    """Of one that was not looked at before, only which it is: a pass may have come since it was fetched."""
+    if now is None or (before is not None and now.tag == before.tag):
         return b""
-    change = map_change(before.columns, now.columns, (before.tag, now.tag))
+    change = before and map_change(before.columns, now.columns, (before.tag, now.tag))
     return message("map", WholeMap(now.tag) if change is None else change)
 
 

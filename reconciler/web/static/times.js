@@ -3,15 +3,22 @@
 const YEAR = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const SHORT = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
+/** A moment as the server writes it, here. What is none stays as it is. @param {string} written */
+export function localTime(written) {
+  const moment = new Date(written);
+  if (!/^\d{4}-\d\d-\d\dT.*Z$/.test(written) || Number.isNaN(moment.getTime())) return written;
+  return (moment.getFullYear() === new Date().getFullYear() ? SHORT : YEAR).format(moment);
+}
+
 /** @param {HTMLTimeElement} element */
 function tell(element) {
   const written = (element.textContent ?? "").trim();
-  const moment = new Date(written);
+  const told = localTime(written);
   // Its own text is no moment as the server writes them, and stays.
-  if (!/^\d{4}-\d\d-\d\dT.*Z$/.test(written) || Number.isNaN(moment.getTime())) return;
+  if (told === written) return;
   element.dateTime = written;
   element.title = written;
-  element.textContent = (moment.getFullYear() === new Date().getFullYear() ? SHORT : YEAR).format(moment);
+  element.textContent = told;
 }
 
 /** @param {ParentNode} within */

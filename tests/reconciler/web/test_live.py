@@ -25,7 +25,7 @@ from reconciler.api.problems import NotReadyError
 from reconciler.protocols.history import Event
 from reconciler.protocols.store_errors import StoreUnreachableError
 from reconciler.store.history import SqlHistory
-from reconciler.web import live_routes, live_stream
+from reconciler.web import live_routes, live_stream, map_change
 from reconciler.web.cluster_map import map_of
 from reconciler.web.latest_map import LatestMap
 from reconciler.web.live_stream import CHANGES_KEPT, LiveFeed
@@ -184,8 +184,11 @@ def test_many_jobs_are_not_named_one_by_one(served: Console, monkeypatch: pytest
         assert next(told)[1] == {"jobs": ["a", "b"]}
 
 
-def test_what_changed_of_the_map_is_sent_to_those_that_want_it(served: Console, passes: Passes) -> None:
+def test_what_changed_of_the_map_is_sent_to_those_that_want_it(
+    served: Console, passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     submit(served, "new")
+    submit(served, "other")
     with served.browser() as browser, stream(browser, "?map=1") as told, stream(browser) as without:
         next(told), next(without)
         before = browser.get("/map.json").headers["etag"]
@@ -193,9 +196,15 @@ def test_what_changed_of_the_map_is_sent_to_those_that_want_it(served: Console, 
         passes.take()
         kinds = [next(told) for _ in range(2)]
         assert [kind for kind, _ in kinds] == ["change", "map"]
-        # There was no priority class before it.
-        after = browser.get("/map.json").headers["etag"]
-        assert kinds[1][1] == {"after": after}
+        first = browser.get("/map.json").headers["etag"]
+        assert (kinds[1][1]["before"], kinds[1][1]["gpu"], kinds[1][1]["after"]) == (before, [1], first)
+        with monkeypatch.context() as less:
+            less.setattr(map_change, "GPUS_MAX", 0)
+            served.site.bind("other", TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/2"),)))
+            passes.take()
+            assert next(told)[0] == "change"
+            after = browser.get("/map.json").headers["etag"]
+            assert next(told) == ("map", {"after": after})
         submit(served, "more")
         assert next(told)[1] == {"jobs": ["more"]}
         served.site.bind("more", TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/0"),)))
@@ -203,8 +212,17 @@ def test_what_changed_of_the_map_is_sent_to_those_that_want_it(served: Console, 
         assert next(told)[0] == "change"
         change = next(told)[1]
         assert (change["before"], change["gpu"], change["jobs"]["name"]) == (after, [0], ["more"])
-        assert change["after"] == browser.get("/map.json").headers["etag"] != before
-        assert [next(without)[0] for _ in range(3)] == ["change"] * 3
+        assert change["after"] == browser.get("/map.json").headers["etag"] != first
+        assert [next(without)[0] for _ in range(4)] == ["change"] * 4
+
+
+def test_of_a_map_that_was_not_looked_at_before_it_is_told_which_it_is(served: Console) -> None:
+    """A pass may have come between the fetch and the first look."""
+    with served.browser() as browser, stream(browser) as without:
+        next(without)
+        with stream(browser, "?map=1") as told:
+            next(told)
+            assert next(told) == ("map", {"after": browser.get("/map.json").headers["etag"]})
 
 
 def ends(told: Iterator[Message]) -> dict[str, Any]:
@@ -344,6 +362,9 @@ def test_the_store_is_asked_the_same_however_many_look(
             streams.append(opened.enter_context(stream(browser, "?map=1")))
             next(streams[-1])
         monkeypatch.setattr("reconciler.web.latest_map.map_of", _tallied(map_of, "map_of", tally))
+        monkeypatch.setattr(
+            "reconciler.web.live_stream.map_change", _tallied(map_change.map_change, "map_change", tally)
+        )
         watched(monkeypatch, LiveFeed, "_look", tally, lambda: enough.set() if tally["_look"] > 20 else None)
         with counted(served.site) as statements:
             assert enough.wait(60)
@@ -355,7 +376,13 @@ def test_the_store_is_asked_the_same_however_many_look(
             for told in streams:
                 assert next(told)[0] == "change"
             # The pass is another, what it says of GPUs is not.
-            assert tally["map_of"] == number
+            assert (tally["map_of"], tally["map_change"]) == (number, 0)
+        served.site.bind("job-0", TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/1"),)))
+        passes.take()
+        for told in streams:
+            assert [next(told)[0] for _ in range(2)] == ["change", "map"]
+        # What is another is found out once for all.
+        assert (tally["map_of"], tally["map_change"]) == (4, 1)
         assert not passes.asked
 
 
