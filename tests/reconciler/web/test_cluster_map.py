@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model.health_record import NodeHealth, PartHealth
+from reconciler.model.health_record import NodeHealth, PartHealth, PartState
 from reconciler.web.cluster_map import (
     CHANGING,
     CORDONED,
@@ -188,13 +188,14 @@ def test_a_gpu_that_takes_no_work_says_why_not() -> None:
         node("shut", "r3", cordoned=True),
         node("doubted", "r4"),
     )
+    told: tuple[tuple[str, tuple[tuple[str, PartState], ...]], ...] = (
+        ("well", (("well/0", "suspect"), ("well/1", "suspect"), ("well/2", "well"))),
+        ("lost", (("", "suspect"),)),
+        ("doubted", (("", "suspect"),)),
+    )
     suspects = suspects_of(
         NodeHealth(NodeName(name), parts=tuple(PartHealth(part, state, Instant(0), "") for part, state in parts))
-        for name, parts in (
-            ("well", (("well/0", "suspect"), ("well/1", "suspect"), ("well/2", "well"))),
-            ("lost", (("", "suspect"),)),
-            ("doubted", (("", "suspect"),)),
-        )
+        for name, parts in told
     )
     made = map_of(snapshot_of(Instant(0), nodes, (), InFlight(repartitions=(changing,))), POLICY, suspects)
     states = unrolled(made.state)
