@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model.health_record import NodeHealth, PartHealth, PartState
+from reconciler.model.health_record import NodeHealth, PartHealth
 from reconciler.web.cluster_map import (
     CHANGING,
     CORDONED,
@@ -188,15 +188,16 @@ def test_a_gpu_that_takes_no_work_says_why_not() -> None:
         node("shut", "r3", cordoned=True),
         node("doubted", "r4"),
     )
-    told: tuple[tuple[str, tuple[tuple[str, PartState], ...]], ...] = (
-        ("well", (("well/0", "suspect"), ("well/1", "suspect"), ("well/2", "well"))),
-        ("lost", (("", "suspect"),)),
-        ("doubted", (("", "suspect"),)),
-    )
-    suspects = suspects_of(
-        NodeHealth(NodeName(name), parts=tuple(PartHealth(part, state, Instant(0), "") for part, state in parts))
-        for name, parts in told
-    )
+    found: dict[str, tuple[PartHealth, ...]] = {
+        "well": (
+            PartHealth("well/0", "suspect", Instant(0), ""),
+            PartHealth("well/1", "suspect", Instant(0), ""),
+            PartHealth("well/2", "well", Instant(0), ""),
+        ),
+        "lost": (PartHealth("", "suspect", Instant(0), ""),),
+        "doubted": (PartHealth("", "suspect", Instant(0), ""),),
+    }
+    suspects = suspects_of(NodeHealth(NodeName(name), parts=parts) for name, parts in found.items())
     made = map_of(snapshot_of(Instant(0), nodes, (), InFlight(repartitions=(changing,))), POLICY, suspects)
     states = unrolled(made.state)
     assert states[:4] == [NOT_WELL, SUSPECT, WELL, CHANGING]
