@@ -80,7 +80,8 @@ class _Gpus(NamedTuple):
 
     def changed(self, now: Self) -> list[int]:
         """GPUs that are otherwise now."""
-        found = {gpu for gpu in self.parts.keys() | now.parts.keys() if self.parts.get(gpu) != now.parts.get(gpu)}
+        # One that is divided on one side alone differs in `held`.
+        found = {gpu for gpu in self.parts.keys() & now.parts.keys() if self.parts[gpu] != now.parts[gpu]}
         for one, other in zip(self._whole(), now._whole(), strict=True):
             # Most columns are alike, which is found out at once.
             if one != other:
