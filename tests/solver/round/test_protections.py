@@ -152,11 +152,13 @@ def test_a_limit_that_holds_beside_a_protection_is_named_with_it_where_it_has_no
     ]
 
 
-def test_what_others_than_policy_forbid_has_no_end_that_is_known() -> None:
-    kept = {"leaves": "not", "held_by": "PodDisruptionBudget a/keep"}
-    world = with_jobs(asked(world_of(LENT.format(shield=""))), lambda job: msgspec.structs.replace(job, **kept))
-    plan = solve(*world, optimise)
-    assert protections(plan) == (Protected("disruptionBudget", JobName("b1"), budget="PodDisruptionBudget a/keep"),)
+def test_a_budget_has_no_end_that_is_known_where_no_guarantee_waits() -> None:
+    """What a fair share lacks is never overdue."""
+    text = "nodes n1=4\nclass any 0\nqueue a 0\nqueue b 0\nrun b1 b 2@n1 for 17m any\nrun b2 b 2@n1 for 16m any\nwait w a 2 for 2m"
+    kept = {"leaves": "not", "held_by": BUDGET}
+    plan = solve(*with_jobs(asked(world_of(text)), lambda job: msgspec.structs.replace(job, **kept)), optimise)
+    (told,) = protections(plan)
+    assert (told.by, told.until, told.budget) == ("disruptionBudget", None, BUDGET)
     assert not isinstance(waits(plan).estimate, EarliestStart)
 
 
