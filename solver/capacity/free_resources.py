@@ -128,7 +128,8 @@ class FreeResources:
     def partition_as(self, partitions: MigPartitions) -> None:
         """Let GPUs be partitioned as in another room of the same pools."""
         for node, gpus in partitions.gpus.items():
-            if gpus != self.partitions.gpus[node]:
+            had = self.partitions.gpus[node]
+            if gpus is not had and gpus != had:
                 self._will_change(node)
         self.changes.gain()
         self.partitions.become(partitions)

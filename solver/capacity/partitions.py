@@ -32,6 +32,18 @@ class PartitionChange(NamedTuple):
     after: Geometry | None
 
 
+class _Drained(NamedTuple):
+    """The GPUs of a node that may become something else (`able`), kept as long as neither of the two that it follows from changes."""
+
+    known: tuple[MigGpu, ...]
+    now: tuple[MigGpu, ...]
+    able: tuple[MigGpu, ...]
+
+
+def _is_idle(gpu: MigGpu) -> bool:
+    return not (gpu.held or gpu.is_changed)
+
+
 @dataclass(slots=True)
 class MigPartitions:
     """`rules` and `gpus` by node: how its GPUs may be partitioned, and those of them in MIG mode that no task has whole.
@@ -45,6 +57,8 @@ class MigPartitions:
     changes_left: dict[str, int] = field(default_factory=dict)
     aside: dict[DeviceId, MigGpu] = field(default_factory=dict)
     counts: InstanceCounts = field(default_factory=InstanceCounts, compare=False)
+    drained: dict[int, _Drained] = field(default_factory=dict, compare=False)
+    """By node, the last answer: an attempt to evict asks for all nodes, and few of them have changed since the last one."""
     unused: dict[int, int] = field(init=False)
     """By node, how many GPUs have no task, where they may be made whole again."""
 
@@ -90,12 +104,24 @@ class MigPartitions:
 
         What the round changes already stays; where no work may have to leave, so does what is in use.
         """
-        kept = {node: [gpu for gpu in known if not gpu.is_changed] for node, known in self.gpus.items()}
-        able = {
-            n: [gpu for gpu in kept[n] if rule.drains or now.is_idle(n, gpu.device)] for n, rule in self.rules.items()
-        }
-        gpus, left = {n: tuple(known) for n, known in able.items()}, {p: max(0, m) for p, m in now.changes_left.items()}
-        return type(self)(self.rules, gpus, left, dict(self.aside), self.counts)
+        made = copy(self)
+        made.gpus, made.aside, made.unused = dict(self.gpus), dict(self.aside), dict(self.unused)
+        made.changes_left = {pool: max(0, left) for pool, left in now.changes_left.items()}
+        for node in self.rules:
+            able = self._draining_gpus(node, now.gpus[node])
+            if able is not self.gpus[node]:
+                made.have(node, able)
+        return made
+
+    def _draining_gpus(self, node: int, now: tuple[MigGpu, ...]) -> tuple[MigGpu, ...]:
+        """Those of a node's GPUs that may become something else; the very same tuple where all may."""
+        known, kept = self.gpus[node], self.drained.get(node)
+        if kept is None or kept.known is not known or kept.now is not now:
+            idle = {gpu.device for gpu in now if _is_idle(gpu)}
+            drains = self.rules[node].drains
+            able = tuple(gpu for gpu in known if not gpu.is_changed and (drains or gpu.device in idle))
+            kept = self.drained[node] = _Drained(known, now, known if len(able) == len(known) else able)
+        return kept.able
 
     @property
     def may_change(self) -> bool:
@@ -115,7 +141,7 @@ class MigPartitions:
 
     def is_idle(self, node: int, device: DeviceId) -> bool:
         """Whether a GPU is in MIG mode without a task, and promised to none."""
-        return any(gpu.device == device and not (gpu.held or gpu.is_changed) for gpu in self.gpus[node])
+        return any(gpu.device == device and _is_idle(gpu) for gpu in self.gpus[node])
 
     def is_divided(self, node: int, device: DeviceId) -> bool:
         """Whether a GPU is in MIG mode, or about to be."""
