@@ -1,7 +1,7 @@
 """The console over a busy cluster of 4,000 GPUs, to be looked at: `make demo-console`, until Ctrl-C.
 
 A real `quorate run`, in a folder that is gone afterwards; its cluster is simulated. Begun from the example snapshot, it decides
-rounds, and what is asked for in the browser is done.
+rounds, and what is asked for in the browser is done. Its policy is changed twice: a guardrail of the first change holds the second.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job
 
+_GUARDED: Final = {"scheduling.yaml": ("spec:\n", "spec:\n  guardrails: {maxEvictedJobs: 1, requirePlan: evictions}\n")}
+_MORE_FOR_VISION: Final = {
+    "queues/research-vision.yaml": ("guaranteed: 384", "guaranteed: 480"),
+    "queues/research-language.yaml": ("guaranteed: 640", "guaranteed: 544, max: 576"),
+}
 AT_ONCE: Final = 250
 LIMIT_S: Final = 120.0
 
@@ -45,7 +50,8 @@ def main(lasts_s: float | None) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="quorate-console-") as name:
         folder = Path(name)
-        plane = SimulatedPlane(folder, _repository(folder / "policy"))
+        repository = _repository(folder / "policy")
+        plane = SimulatedPlane(folder, repository)
         (plane.state.path / "tasks").mkdir(mode=0o700, parents=True)
         plane.state.path.chmod(0o700)
         store = open_store(plane.state.database)
@@ -56,6 +62,7 @@ def main(lasts_s: float | None) -> None:
             plane.start(LIMIT_S)
             click.echo(f"The console: {plane.url}/\nThe token:   {plane.state.token.read_text().strip()}")
             click.echo("Ctrl-C ends it.", err=True)
+            _change(plane, repository)
             _wait(plane, lasts_s)
         except PlaneFailedError as failure:
             click.echo(f"demo failed: {failure}", err=True)
@@ -75,12 +82,41 @@ def _wait(plane: SimulatedPlane, lasts_s: float | None) -> None:
 def _repository(folder: Path) -> Path:
     """The policy of the example, in Git."""
     shutil.copytree(REPOSITORY, folder)
-    identity = ("-c", "user.name=demo", "-c", "user.email=demo@example.com")
-    for command in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "A busy cluster"]):
-        subprocess.run(
-            ["git", *identity, *command], cwd=folder, check=True, env={**os.environ, "GIT_CONFIG_GLOBAL": ""}
-        )
+    _git(folder, "init", "-q", "-b", "main")
+    _commit(folder, "A busy cluster")
     return folder
+
+
+def _change(plane: SimulatedPlane, repository: Path) -> None:
+    """The second change is told apart from the first once that is in force."""
+    in_force = _edited(repository, _GUARDED, "A change of policy evicts one job at most")
+    caller = plane.caller()
+    plane.until(
+        "the guardrail is in force", lambda: in_force.encode() in caller.get("/v1/status"), LIMIT_S, every_s=0.5
+    )
+    _edited(repository, _MORE_FOR_VISION, "More H100 for vision")
+
+
+def _edited(repository: Path, changes: Mapping[str, tuple[str, str]], message: str) -> str:
+    for name, (old, new) in changes.items():
+        file = repository / "policies" / name
+        file.write_text(file.read_text().replace(old, new))
+    return _commit(repository, message)
+
+
+def _commit(folder: Path, message: str) -> str:
+    _git(folder, "add", ".")
+    _git(folder, "commit", "-q", "-m", message)
+    return _git(folder, "rev-parse", "HEAD")
+
+
+def _git(folder: Path, *command: str) -> str:
+    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": ""}
+    said = subprocess.run(
+        ["git", *identity, *command], cwd=folder, check=True, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    return said.stdout.strip()
 
 
 def fill(store: SqlStore, snapshot: Snapshot, now: Instant) -> None:

@@ -80,13 +80,14 @@ class PolicyHistory:
     def revision(self, revision: str) -> RevisionInForce | None:
         """One of them; None: it was never in force, as far as events say."""
         applied = self._applied(revision)
-        if applied is None:
-            return None
+        return self._in_force(applied, self.facts(revision), self._approvals()) if applied else None
+
+    def facts(self, revision: str) -> CommitFacts | None:
+        """What Git says of a commit; None: there is none, or it isn't here."""
         try:
-            (facts,) = self._services.following.archive.line(revision, 1)
+            return next(iter(self._services.following.archive.line(revision, 1)), None) if revision else None
         except GitSourceError:
-            return self._in_force(applied, None, self._approvals())
-        return self._in_force(applied, facts, self._approvals())
+            return None
 
     def is_known(self, revision: str) -> bool:
         """Whether it was in force, or was to be: what else Git has here is no part of what this server decided."""

@@ -33,7 +33,7 @@ class PartitionChange(NamedTuple):
 
 
 class _Drained(NamedTuple):
-    """The GPUs of a node that may become something else (`able`), kept as long as neither of the two that it follows from changes."""
+    """The GPUs of a node that may become something else (`able`), kept until one of the two changes that it follows from."""
 
     known: tuple[MigGpu, ...]
     now: tuple[MigGpu, ...]
