@@ -248,6 +248,20 @@ class TestInstalled:
 
         asyncio.run(story())
 
+    def test_the_server_takes_the_rules_of_what_is_reached(self, shipped: Cluster) -> None:
+        rules = [{"ports": [{"port": 443, "protocol": "TCP"}], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]
+        key = ("NetworkPolicy", NAMESPACE, "quorate-egress")
+        assert key not in chart()
+        policy = chart(networkPolicy__egress=rules)[key]
+
+        async def story() -> None:
+            async with session(shipped) as api:
+                made = await api.create(path_of(policy, dryRun="All"), policy)
+                assert made["spec"]["egress"] == rules
+                assert made["spec"]["policyTypes"] == ["Egress"]
+
+        asyncio.run(story())
+
     def test_the_server_takes_what_a_site_adds(self, shipped: Cluster) -> None:
         deployment = chart(**PLACED, **MORE)["Deployment", NAMESPACE, "quorate"]
         deployment["metadata"]["name"] = "with-all"
