@@ -34,9 +34,10 @@ PLOTS = Path(__file__).parents[1] / "docs" / "plots"
 @click.option(
     "--program-s",
     type=click.FloatRange(min=0),
-    default=0,
+    default=10,
     show_default=True,
-    help="Seconds that the integer program may take in a round; 0: there is none, and the greedy answer stands.",
+    help="Seconds that the integer program may take in a round, as a control plane lets it; 0: there is none, and the greedy "
+    "answer stands.",
 )
 @click.option(
     "--snapshot", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A snapshot of your own."

@@ -42,7 +42,7 @@ class Case:
 
 CASES = {
     "cold": Case(100_000, 5_000),
-    "warm": Case(100_000, 5_000, rounds=8),
+    "warm": Case(100_000, 5_000, rounds=100),
     "deep": Case(100_000, 20_000),
     "victims": Case(100_000, 5_000, full=0.99),
     "16k": Case(16_384, 2_000),
