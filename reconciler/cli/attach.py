@@ -7,6 +7,7 @@ import sys
 import click
 
 from reconciler.api.payloads import JobView
+from reconciler.cli.completion import job_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.job_names import exit_code_of
@@ -20,7 +21,7 @@ _NOT_RUNNING = "not-running"
 
 
 @click.command(short_help="Attach to the terminal of a job.")
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 @click.option("--group", default="", help="The task's group. Default: the job's first.")
 @click.option("--index", type=click.IntRange(0), default=0, show_default=True, help="Which task of the group.")
 @server_option

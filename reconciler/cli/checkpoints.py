@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from reconciler.api.payloads import CheckpointList
+from reconciler.cli.completion import job_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.tables import print_table
@@ -17,7 +18,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @click.command(short_help="List what a job has saved.")
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 @click.option("--all", "everything", is_flag=True, help="Deleted ones too.")
 @output_option("text", "json")
 @server_option

@@ -10,6 +10,7 @@ import click
 
 from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView, Why
+from reconciler.cli.completion import job_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.job_names import counts_of, find
 from reconciler.cli.output import output_option, print_json
@@ -34,7 +35,7 @@ class JobDescription(Document, frozen=True, omit_defaults=False):
 
 
 @click.command(short_help="Show everything about a job.")
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 @output_option("text", "json")
 @server_option
 def describe(job: str, output: str, server: str | None) -> None:

@@ -1,36 +1,48 @@
-"""`quorate get`: jobs as a table, newest first."""
+"""`quorate get`: jobs as a table, those that have not ended first."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 import click
 import msgspec
 
 from reconciler.api.group_payloads import GroupView, MemberView
-from reconciler.api.payloads import JobList, JobView, QueueView
+from reconciler.api.payloads import JobList, JobView
+from reconciler.cli.completion import job_names, queue_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.job_names import counts_of, find
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.phrases import class_of, gpus_of, nodes_of, standing, with_idleness
-from reconciler.cli.tables import print_table
+from reconciler.cli.tables import Listing, show, show_again
 from reconciler.cli.times import local, span
 from reconciler.client import Client
 from reconciler.model.clock import SystemClock
-from reconciler.model.job_record import JobState
+from reconciler.model.job_record import TERMINAL, JobState
 from reconciler.model.problem import did_you_mean
 from solver.model.quantities import Instant
 from solver.model.workload import Dependency
 from solver.plan.reason import count
 
-STATES = get_args(JobState)
+STATES: Final = get_args(JobState)
+LIVE: Final = tuple(state for state in STATES if state not in TERMINAL)
+ENDED: Final = tuple(state for state in STATES if state in TERMINAL)
+ENDED_SHOWN: Final = 10
+"""So that a job that ended just now is still found."""
+_SPARE: Final = ("CLASS", "SUBMITTED", "ATTEMPT", "TASKS", "AGE", "GPUS", "QUEUE")
 
 
 @click.command(short_help="List jobs.")
-@click.argument("job", required=False)
-@click.option("--queue", help="Only jobs of this queue and of those below it.")
+@click.argument("job", required=False, shell_complete=job_names)
+@click.option(
+    "-A", "--all", "ended_too", is_flag=True, help=f"All that have ended, too, and not the newest {ENDED_SHOWN} alone."
+)
+@click.option("--me", is_flag=True, help="Only jobs of the user whose token this is.")
+@click.option("-u", "--user", help="Only jobs of this user.")
+@click.option("--queue", shell_complete=queue_names, help="Only jobs of this queue and of those below it.")
 @click.option(
     "--state", "states", multiple=True, type=click.Choice(STATES), help="Only jobs in this state; repeatable."
 )
@@ -42,74 +54,103 @@ STATES = get_args(JobState)
     help="Look at no more than this many of the newest jobs.",
 )
 @click.option("--expand", is_flag=True, help="Every element of an array on a line of its own.")
+@click.option("-w", "--watch", is_flag=True, help="Show them anew every 2 seconds, until interrupted.")
 @output_option("text", "wide", "json")
 @server_option
 def get(
     job: str | None,
+    ended_too: bool,
+    me: bool,
+    user: str | None,
     queue: str | None,
-    states: tuple[str, ...],
+    states: tuple[JobState, ...],
     limit: int,
     expand: bool,
+    watch: bool,
     output: str,
     server: str | None,
 ) -> None:
-    """List the newest jobs, or one JOB: its queue, state and size, where it runs or how it ended.
+    """List jobs that have not ended, the newest first, and below them the newest that have; or one JOB.
 
-    An array is one line that counts its elements; the name of a pipeline shows its jobs as a tree. `-o wide` adds its
-    submitter and when it was submitted, its tasks, and every node.
+    A line is a job's queue, state and size, where it runs or how it ended. An array is one line that counts its elements; the name
+    of a pipeline shows its jobs as a tree. `-o wide` adds its submitter and when it was submitted, its tasks, and every node.
+    A narrow terminal goes without CLASS, AGE and GPUS.
     """
+    if watch and (output == "json" or not sys.stdout.isatty()):
+        raise click.UsageError("--watch is for a terminal: programs follow GET /v1/watch")
+    if job and (queue or user or me or ended_too):
+        raise click.UsageError("JOB names one: leave out --queue, --user, --me and --all")
     with api_client(server) as client:
-        found = find(client, job) if job else None
-        if isinstance(found, GroupView):
-            _show(found, states, expand, output)
+        if queue:
+            _require_queue(client, queue)
+        named = client.who_am_i().user if me else user or ""
+        asked = _Asked(job or "", named, queue or "", states, limit, ended_too, expand, output == "wide")
+        if watch:
+            show_again(lambda: _parts(client, asked, asked.found(client)))
             return
-        jobs = (found,) if found else client.jobs(limit).items
-        if queue is not None:
-            below = _with_those_below(client, queue)
-            jobs = tuple(each for each in jobs if each.spec.queue in below)
-        jobs = tuple(each for each in jobs if not states or each.state in states)
-        folds = not (expand or states or found)
-        lines = tuple(_folded(jobs, client.group)) if folds and output != "json" else jobs
-    if output == "json":
-        print_json(JobList(items=jobs))
-    elif lines:
-        _print(lines, wide=output == "wide")
-    else:
-        click.echo("no jobs")
+        found = asked.found(client)
+        if output == "json":
+            print_json(found if isinstance(found, GroupView) else JobList(items=found))
+            return
+        show(_parts(client, asked, found))
 
 
-def _show(group: GroupView, states: tuple[str, ...], expand: bool, output: str) -> None:
-    """One array or pipeline."""
-    if output == "json":
-        print_json(group)
+class _Asked(NamedTuple):
+    """What is looked for, "" being any, and how it is shown."""
+
+    job: str
+    user: str
+    queue: str
+    states: tuple[JobState, ...]
+    limit: int
+    ended_too: bool
+    expand: bool
+    wide: bool
+
+    def found(self, client: Client) -> GroupView | tuple[JobView, ...]:
+        """The one that is named, or those that match: what is live, and below it what has ended."""
+        if self.job:
+            named = find(client, self.job)
+            if isinstance(named, GroupView):
+                return named
+            return (named,) if not self.states or named.state in self.states else ()
+        if self.states:
+            return self._listed(client, self.states, self.limit)
+        live = self._listed(client, LIVE, self.limit)
+        left = self.limit - len(live)
+        most = left if self.ended_too else min(left, ENDED_SHOWN)
+        return (*live, *self._listed(client, ENDED, most)) if most else live
+
+    def _listed(self, client: Client, states: Iterable[JobState], limit: int) -> tuple[JobView, ...]:
+        return client.jobs(limit, queue=self.queue, user=self.user, states=states).items
+
+
+def _parts(client: Client, asked: _Asked, found: GroupView | tuple[JobView, ...]) -> Iterator[str | Listing]:
+    if isinstance(found, GroupView):
+        yield from _group_parts(found, asked)
         return
+    lines = found if asked.expand or asked.states or asked.job else tuple(_folded(found, client.group))
+    yield _listing(lines, asked.wide) if lines else "no jobs"
+
+
+def _group_parts(group: GroupView, asked: _Asked) -> Iterator[str | Listing]:
+    """One array or pipeline."""
     limit = f", at most {group.max_running} at a time" if group.max_running else ""
-    click.echo(f"{group.name}: {group.kind} of {count(len(group.jobs), 'job')}{limit}: {counts_of(group)}")
-    if expand or states:
-        print_table(
-            ("NAME", "STATE"), ([job.name, job.state] for job in group.jobs if not states or job.state in states)
-        )
+    yield f"{group.name}: {group.kind} of {count(len(group.jobs), 'job')}{limit}: {counts_of(group)}"
+    if asked.expand or asked.states:
+        rows = [[job.name, job.state] for job in group.jobs if not asked.states or job.state in asked.states]
+        yield Listing(("NAME", "STATE"), rows)
     elif group.kind == "pipeline":
-        for line in _tree_of(group):
-            click.echo(line)
+        yield from _tree_of(group)
 
 
-def _with_those_below(client: Client, queue: str) -> set[str]:
-    queues = client.queues().items
-    known = {each.name for each in queues}
+def _require_queue(client: Client, queue: str) -> None:
+    known = {each.name for each in client.queues().items}
     if queue not in known:
         raise CommandFailedError(f"there is no queue {queue}", fix=did_you_mean(queue, known))
-    return set(_subtree(queue, queues))
 
 
-def _subtree(queue: str, queues: tuple[QueueView, ...]) -> Iterable[str]:
-    yield queue
-    for each in queues:
-        if each.parent == queue:
-            yield from _subtree(each.name, queues)
-
-
-def _print(jobs: Iterable[JobView | _Folded], wide: bool) -> None:
+def _listing(jobs: Iterable[JobView | _Folded], wide: bool) -> Listing:
     now = SystemClock().now()
     headings = ["NAME", "QUEUE", "CLASS", "STATE", "GPUS", "AGE", "WHERE"]
     rows = [
@@ -118,7 +159,7 @@ def _print(jobs: Iterable[JobView | _Folded], wide: bool) -> None:
     ]
     if wide:
         headings += ["TASKS", "ATTEMPT", "USER", "SUBMITTED"]
-    print_table(headings, rows, right=("GPUS", "AGE", "TASKS", "ATTEMPT"))
+    return Listing(headings, rows, right=("GPUS", "AGE", "TASKS", "ATTEMPT"), spare=_SPARE)
 
 
 def _folded_row(array: _Folded, now: Instant, wide: bool) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from reconciler.api.payloads import InterventionList, JobView
+from reconciler.cli.completion import job_names, queue_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.job_names import find
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
@@ -60,9 +61,14 @@ def uncordon(nodes: tuple[str, ...], output: str, server: str | None) -> None:
 
 
 @click.command(short_help="Let jobs, or all of a queue, not begin for a while.")
-@click.argument("jobs", nargs=-1, metavar="JOB...")
+@click.argument("jobs", nargs=-1, metavar="JOB...", shell_complete=job_names)
 @click.option(
-    "--queue", "queues", multiple=True, metavar="QUEUE", help="Every job of it and of those below it. Repeatable."
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="QUEUE",
+    shell_complete=queue_names,
+    help="Every job of it and of those below it. Repeatable.",
 )
 @_ending
 @_release_option
@@ -93,7 +99,7 @@ def hold(
 
 
 @click.command(short_help="Let jobs start before the others of their queue.")
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=job_names)
 @_ending
 @_release_option
 @output_option("text", "json")

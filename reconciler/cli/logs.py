@@ -9,8 +9,10 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.payloads import LOG_BYTES_MAX, JobView
+from reconciler.cli.completion import job_names
 from reconciler.cli.connection import api_client, server_option
-from reconciler.cli.wait import POLL_S
+from reconciler.cli.status_line import status_line
+from reconciler.cli.wait import POLL_S, waiting_words
 from reconciler.client import ApiError, Client
 from reconciler.lifecycle.jobs.tail import start_of_last_lines
 from reconciler.model.task_log import offset_after
@@ -19,11 +21,11 @@ _NOT_FOUND = 404
 
 
 @click.command(short_help="Print what a task wrote.")
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 @click.option("--group", default="", help="The task's group. Default: the job's first.")
 @click.option("--index", type=click.IntRange(0), default=0, show_default=True, help="Which task of the group.")
 @click.option("--attempt", type=click.IntRange(1), help="Which attempt of the job. Default: the newest.")
-@click.option("-f", "--follow", is_flag=True, help="Wait for the task to start, and go on until its attempt is over.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for the task to start, and go on until the job has ended.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Begin with the last N lines.")
 @server_option
 def logs(
@@ -46,9 +48,20 @@ class TaskLog:
         self._group = group
         self._index = index
         self._attempt = attempt
+        self._is_fixed = bool(attempt)
 
     def pieces(self, follow: bool, tail: int | None) -> Iterator[bytes]:
-        """The log piece by piece; following ends with the attempt. Raises ApiError where there is no such log."""
+        """The log piece by piece. To follow is to go on with later attempts, unless one was asked for, until the job has ended.
+
+        Raises ApiError where there is no such log.
+        """
+        yield from self._of_attempt(follow, tail)
+        while follow and not self._is_fixed and (newest := self._client.job(self._job).attempt) > self._attempt:
+            self._attempt = newest
+            click.echo(f"attempt {newest}:", err=True)
+            yield from self._of_attempt(follow, None)
+
+    def _of_attempt(self, follow: bool, tail: int | None) -> Iterator[bytes]:
         self._settle_attempt(follow)
         offset = 0 if tail is None else start_of_last_lines(self._read, tail)
         while True:
@@ -63,17 +76,19 @@ class TaskLog:
 
     def _settle_attempt(self, follow: bool) -> None:
         """Fix the attempt, so that all pieces are of one; when following, wait until there is something to read."""
-        while True:
-            view = self._client.job(self._job)
-            self._attempt = self._attempt or view.attempt
-            try:
-                self._read(0, 1)
-            except ApiError as error:
-                if error.status != _NOT_FOUND or not follow or not self._may_come(view):
-                    raise
-                time.sleep(POLL_S)
-            else:
-                return
+        with status_line() as tell:
+            while True:
+                view = self._client.job(self._job)
+                self._attempt = self._attempt or view.attempt
+                try:
+                    self._read(0, 1)
+                except ApiError as error:
+                    if error.status != _NOT_FOUND or not follow or not self._may_come(view):
+                        raise
+                    tell(waiting_words(self._client, view))
+                    time.sleep(POLL_S)
+                else:
+                    return
 
     def _may_come(self, view: JobView) -> bool:
         """The log may be there in a moment: the attempt has not begun, or begins just now."""

@@ -23,58 +23,82 @@ class Subcommand(NamedTuple):
     summary: str
 
 
-COMMANDS: Final = {
-    "init": Subcommand("reconciler.cli.init:init", "Start a new policy repository."),
-    "validate": Subcommand("reconciler.cli.validate:validate", "Check a policy repository, and say where it is wrong."),
-    "test": Subcommand("reconciler.cli.policy_tests:test", "Run the policy's own tests."),
-    "codeowners": Subcommand(
-        "reconciler.cli.codeowners:codeowners", "Write the CODEOWNERS file: the reviewers of each file."
-    ),
-    "plan": Subcommand("reconciler.cli.plan:plan", "Show what a change of policy would do."),
-    "snapshot": Subcommand("reconciler.cli.snapshot:snapshot", "Export the cluster and its jobs as a file."),
-    "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
-    "simulate": Subcommand("reconciler.cli.simulate:simulate", "Replay jobs of the past under one or more policies."),
-    "apply": Subcommand(
-        "reconciler.cli.reconciliation:apply", "Approve a policy revision that is held, or a saved plan."
-    ),
-    "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),
-    "store": Subcommand("reconciler.cli.store:store", "Back up, restore, check or take back the store."),
-    "token": Subcommand("reconciler.cli.token:token", "Give a user a token for the API."),
-    "submit": Subcommand("reconciler.cli.submit:submit", "Submit a job."),
-    "get": Subcommand("reconciler.cli.get:get", "List jobs."),
-    "describe": Subcommand("reconciler.cli.describe:describe", "Show everything about a job."),
-    "why": Subcommand("reconciler.cli.why:why", "Say why a job waits, or how it ended."),
-    "logs": Subcommand("reconciler.cli.logs:logs", "Print what a task wrote."),
-    "attach": Subcommand("reconciler.cli.attach:attach", "Attach to the terminal of a job."),
-    "wait": Subcommand("reconciler.cli.wait:wait", "Wait until jobs run or have ended."),
-    "cancel": Subcommand("reconciler.cli.verbs:cancel", "Ask for jobs to end."),
-    "suspend": Subcommand("reconciler.cli.verbs:suspend", "Let jobs give back what they hold until resumed."),
-    "resume": Subcommand("reconciler.cli.verbs:resume", "Let suspended jobs go on."),
-    "requeue": Subcommand("reconciler.cli.verbs:requeue", "Let running jobs begin anew."),
-    "top": Subcommand("reconciler.cli.top:top", "Show what runs, how far it is and what it uses."),
-    "checkpoints": Subcommand("reconciler.cli.checkpoints:checkpoints", "List what a job has saved."),
-    "cordon": Subcommand("reconciler.cli.interventions:cordon", "Let nothing new start on nodes for a while."),
-    "uncordon": Subcommand("reconciler.cli.interventions:uncordon", "Let nodes take work again."),
-    "hold": Subcommand("reconciler.cli.interventions:hold", "Let jobs, or all of a queue, not begin for a while."),
-    "boost": Subcommand("reconciler.cli.interventions:boost", "Let jobs start before the others of their queue."),
-    "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
-    "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and the jobs on them."),
-    "inventory": Subcommand("reconciler.cli.inventory:inventory", "Show the GPUs of this machine."),
-    "agent": Subcommand("reconciler.cli.agent:agent", "Run the tasks of one node."),
-    "agents": Subcommand("reconciler.cli.agents:agents", "Say which machines may speak for nodes."),
-    "alerts": Subcommand("reconciler.cli.alerts:alerts", "List the webhooks that are told what happens."),
-    "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
-    "history": Subcommand("reconciler.cli.history:history", "Export what happened, to be replayed."),
-    "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),
-    "status": Subcommand("reconciler.cli.status:status", "Say how the control plane stands."),
-    "reconcile": Subcommand("reconciler.cli.reconciliation:reconcile", "Have the server look at Git now."),
-    "suspend-reconcile": Subcommand(
-        "reconciler.cli.reconciliation:suspend_reconcile", "Stop following Git for a while."
-    ),
-    "resume-reconcile": Subcommand("reconciler.cli.reconciliation:resume_reconcile", "Follow Git again."),
-    "explain": Subcommand("reconciler.cli.explain:explain", "Say what a field of a document means."),
+SECTIONS: Final = {
+    "Jobs": {
+        "submit": Subcommand("reconciler.cli.submit:submit", "Submit a job."),
+        "get": Subcommand("reconciler.cli.get:get", "List jobs."),
+        "describe": Subcommand("reconciler.cli.describe:describe", "Show everything about a job."),
+        "why": Subcommand("reconciler.cli.why:why", "Say why a job waits, or how it ended."),
+        "logs": Subcommand("reconciler.cli.logs:logs", "Print what a task wrote."),
+        "attach": Subcommand("reconciler.cli.attach:attach", "Attach to the terminal of a job."),
+        "wait": Subcommand("reconciler.cli.wait:wait", "Wait until jobs run or have ended."),
+        "cancel": Subcommand("reconciler.cli.verbs:cancel", "Ask for jobs to end."),
+        "suspend": Subcommand("reconciler.cli.verbs:suspend", "Let jobs give back what they hold until resumed."),
+        "resume": Subcommand("reconciler.cli.verbs:resume", "Let suspended jobs go on."),
+        "requeue": Subcommand("reconciler.cli.verbs:requeue", "Let running jobs begin anew."),
+        "top": Subcommand("reconciler.cli.top:top", "Show what runs, how far it is and what it uses."),
+        "checkpoints": Subcommand("reconciler.cli.checkpoints:checkpoints", "List what a job has saved."),
+    },
+    "The cluster": {
+        "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
+        "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and the jobs on them."),
+        "inventory": Subcommand("reconciler.cli.inventory:inventory", "Show the GPUs of this machine."),
+        "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
+        "history": Subcommand("reconciler.cli.history:history", "Export what happened, to be replayed."),
+        "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),
+    },
+    "Interventions": {
+        "hold": Subcommand("reconciler.cli.interventions:hold", "Let jobs, or all of a queue, not begin for a while."),
+        "boost": Subcommand("reconciler.cli.interventions:boost", "Let jobs start before the others of their queue."),
+        "cordon": Subcommand("reconciler.cli.interventions:cordon", "Let nothing new start on nodes for a while."),
+        "uncordon": Subcommand("reconciler.cli.interventions:uncordon", "Let nodes take work again."),
+    },
+    "Policy in Git": {
+        "init": Subcommand("reconciler.cli.init:init", "Start a new policy repository."),
+        "validate": Subcommand(
+            "reconciler.cli.validate:validate", "Check a policy repository, and say where it is wrong."
+        ),
+        "test": Subcommand("reconciler.cli.policy_tests:test", "Run the policy's own tests."),
+        "plan": Subcommand("reconciler.cli.plan:plan", "Show what a change of policy would do."),
+        "apply": Subcommand(
+            "reconciler.cli.reconciliation:apply", "Approve a policy revision that is held, or a saved plan."
+        ),
+        "codeowners": Subcommand(
+            "reconciler.cli.codeowners:codeowners", "Write the CODEOWNERS file: the reviewers of each file."
+        ),
+        "explain": Subcommand("reconciler.cli.explain:explain", "Say what a field of a document means."),
+    },
+    "Trying decisions out": {
+        "snapshot": Subcommand("reconciler.cli.snapshot:snapshot", "Export the cluster and its jobs as a file."),
+        "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
+        "simulate": Subcommand(
+            "reconciler.cli.simulate:simulate", "Replay jobs of the past under one or more policies."
+        ),
+    },
+    "The control plane": {
+        "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),
+        "status": Subcommand("reconciler.cli.status:status", "Say how the control plane stands."),
+        "reconcile": Subcommand("reconciler.cli.reconciliation:reconcile", "Have the server look at Git now."),
+        "suspend-reconcile": Subcommand(
+            "reconciler.cli.reconciliation:suspend_reconcile", "Stop following Git for a while."
+        ),
+        "resume-reconcile": Subcommand("reconciler.cli.reconciliation:resume_reconcile", "Follow Git again."),
+        "store": Subcommand("reconciler.cli.store:store", "Back up, restore, check or take back the store."),
+        "token": Subcommand("reconciler.cli.token:token", "Give a user a token for the API."),
+        "agent": Subcommand("reconciler.cli.agent:agent", "Run the tasks of one node."),
+        "agents": Subcommand("reconciler.cli.agents:agents", "Say which machines may speak for nodes."),
+        "alerts": Subcommand("reconciler.cli.alerts:alerts", "List the webhooks that are told what happens."),
+    },
+    "This command line": {
+        "completion": Subcommand(
+            "reconciler.cli.completion:completion", "Print what lets a shell complete commands and names."
+        ),
+    },
 }
-"""Every subcommand, in the order of `quorate --help`. Commands import what they need when they run."""
+"""Subcommands as `quorate --help` shows them, by what they are for. Commands import what they need when they run."""
+
+COMMANDS: Final = {name: command for section in SECTIONS.values() for name, command in section.items()}
+"""Every subcommand, in the same order."""
 
 
 class LazyGroup(click.Group):
@@ -105,9 +129,11 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  (click's signature)
-        """The table, from the summaries."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
+        """The tables, from the summaries; names in one column."""
+        width = max(map(len, COMMANDS))
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", command.summary) for name, command in commands.items()])
 
 
 @click.group(

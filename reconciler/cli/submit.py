@@ -11,6 +11,7 @@ import click
 from reconciler.api.group_payloads import Trial, TrialList
 from reconciler.api.payloads import JobView
 from reconciler.cli.attach import wait_and_attach
+from reconciler.cli.completion import queue_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.job_names import Named, counts_of, exit_code_of
@@ -44,7 +45,9 @@ class _SubmitCommand(click.Command):
 @click.command(cls=_SubmitCommand, short_help="Submit a job.")
 @click.option("-f", "--file", "path", metavar="FILE", help="A Job or Pipeline document, YAML or JSON; - reads stdin.")
 @click.option("--name", help="The job's name; replaces that of the file or script.")
-@click.option("--queue", help="The queue it is charged to; replaces that of the file or script.")
+@click.option(
+    "--queue", shell_complete=queue_names, help="The queue it is charged to; replaces that of the file or script."
+)
 @click.option("--gpus", type=click.IntRange(0), help="Whole GPUs of one task. Default: none.")
 @click.option("--tasks", type=click.IntRange(1), help="Tasks, which start together or not at all. Default: 1.")
 @click.option("--type", "types", multiple=True, help="A GPU type that will do; repeatable, the most wanted first.")

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import sys
-import time
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.api.top import Top, TopLine
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json
-from reconciler.cli.tables import print_table, table_of
+from reconciler.cli.tables import Listing, show, show_again
 from reconciler.cli.times import span
-from reconciler.client import Client
 from reconciler.model.clock import SystemClock
 from reconciler.supervisor.memory import written
 from solver.model.quantities import Instant
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-REFRESH_S = 2.0
-"""The loop looks at what runs once a second, so more often would show nothing new."""
-
 _HEADINGS = ("NAME", "QUEUE", "STATE", "TASKS", "GPUS", "RUNNING FOR", "STEP", "STEPS/S", "MEMORY", "IDLE FOR")
 _NUMBERS = ("TASKS", "GPUS", "RUNNING FOR", "STEP", "STEPS/S", "MEMORY", "IDLE FOR")
+_SPARE = ("QUEUE", "STEPS/S", "RUNNING FOR", "GPUS")
 
 
 @click.command(short_help="Show what runs, how far it is and what it uses.")
@@ -41,33 +32,15 @@ def top(output: str, server: str | None) -> None:
         if output == "json":
             print_json(client.top())
         elif sys.stdout.isatty():
-            _follow(client)
+            show_again(lambda: _parts(client.top()))
         else:
-            _print(client.top())
+            show(_parts(client.top()))
 
 
-def _print(found: Top) -> None:
-    if not found.items:
-        click.echo("nothing runs")
-        return
+def _parts(found: Top) -> tuple[str | Listing]:
     now = SystemClock().now()
-    print_table(_HEADINGS, (row_of(line, now) for line in found.items), right=_NUMBERS)
-
-
-def _follow(client: Client) -> None:
-    from rich.console import Console
-    from rich.live import Live
-
-    def shown() -> Table:
-        now = SystemClock().now()
-        return table_of(_HEADINGS, (row_of(line, now) for line in client.top().items), right=_NUMBERS)
-
-    console = Console(markup=False, emoji=False, highlight=False)
-    # To interrupt it is how it ends, and no failure.
-    with suppress(KeyboardInterrupt), Live(shown(), console=console, auto_refresh=False) as live:
-        while True:
-            time.sleep(REFRESH_S)
-            live.update(shown(), refresh=True)
+    rows = [row_of(line, now) for line in found.items]
+    return (Listing(_HEADINGS, rows, right=_NUMBERS, spare=_SPARE) if rows else "nothing runs",)
 
 
 def row_of(line: TopLine, now: Instant) -> list[str]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import click
 
 from reconciler.api.payloads import JobView
+from reconciler.cli.completion import job_names, queue_names
 from reconciler.cli.connection import api_client, server_option
+from reconciler.cli.get import LIVE
 from reconciler.cli.job_names import Named, NamedList, counts_of, find, has_ended
 from reconciler.cli.output import output_option, print_json
+from reconciler.cli.phrases import short_list
 from reconciler.client import Client
-from reconciler.model.job_record import TERMINAL
+from reconciler.model.job_record import TERMINAL, JobState
+from solver.plan.reason import count
 
 
 class Verb(NamedTuple):
@@ -26,8 +31,8 @@ class Verb(NamedTuple):
 
 _REPEATED = """
 
-    The name of an array or pipeline stands for all of its jobs.
-    Nothing is asked of any of them if one of the names does not exist. Repeating it is harmless."""
+    The name of an array or pipeline stands for all of its jobs. At a terminal it is asked about
+    what --user, --me and --queue choose. If one of the names does not exist nothing happens to any. Repeating it is harmless."""
 
 VERBS: Final = {
     "cancel": Verb(
@@ -59,20 +64,57 @@ VERBS: Final = {
 
 
 def _command(name: str, verb: Verb) -> click.Command:
-    @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+    @click.argument("jobs", nargs=-1, metavar="[JOB...]", shell_complete=job_names)
+    @click.option("-u", "--user", help="In place of JOB: all of this user that have not ended.")
+    @click.option("--me", is_flag=True, help="In place of JOB: all of the user whose token this is.")
+    @click.option("--queue", shell_complete=queue_names, help="In place of JOB: all in this queue or below it.")
+    @click.option(
+        "--state",
+        "states",
+        multiple=True,
+        type=click.Choice(LIVE),
+        help="Of those only the ones in this state; repeatable.",
+    )
+    @click.option("-y", "--yes", is_flag=True, help="Don't ask first where a terminal could answer.")
     @output_option("text", "json")
     @server_option
-    def ask(jobs: tuple[str, ...], output: str, server: str | None) -> None:
+    def ask(
+        jobs: tuple[str, ...],
+        user: str | None,
+        me: bool,
+        queue: str | None,
+        states: tuple[JobState, ...],
+        yes: bool,
+        output: str,
+        server: str | None,
+    ) -> None:
+        if bool(jobs) == bool(user or me or queue):
+            raise click.UsageError("name each JOB, or say which by --user, --me or --queue")
         with api_client(server) as client:
-            found = [find(client, job) for job in jobs]
+            if jobs:
+                found = [find(client, job) for job in jobs]
+            else:
+                named = client.who_am_i().user if me else user or ""
+                found = [*client.all_jobs(queue=queue or "", user=named, states=states or LIVE)]
+                if found and not yes and sys.stdin.isatty():
+                    _confirm(name, found)
             views = tuple(_ask(client, verb, each) for each in found)
         if output == "json":
             print_json(NamedList(views))
             return
         for view in views:
             click.echo(f"{view.name}: {_said(view, verb)}")
+        if not views:
+            click.echo("no jobs")
 
     return click.command(name, help=verb.explanation + _REPEATED, short_help=verb.summary)(ask)
+
+
+def _confirm(name: str, found: Sequence[Named]) -> None:
+    """Raises click.Abort where the user would rather not."""
+    click.confirm(
+        f"{name} {count(len(found), 'job')}: {short_list([each.name for each in found])}?", abort=True, err=True
+    )
 
 
 def _ask(client: Client, verb: Verb, of: Named) -> Named:

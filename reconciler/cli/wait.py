@@ -10,14 +10,17 @@ import click
 
 from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView
+from reconciler.cli.completion import job_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.job_names import Named, NamedList, counts_of, exit_code_of, find, has_ended
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import DurationParam
 from reconciler.cli.phrases import state_line
+from reconciler.cli.status_line import status_line
 from reconciler.client import Client
 from reconciler.model.clock import SystemClock
+from reconciler.model.job_record import WAITING
 from solver.model.quantities import Duration
 
 Goal = Literal["running", "ended"]
@@ -27,7 +30,7 @@ POLL_S = 0.5
 
 
 @click.command(short_help="Wait until jobs run or have ended.")
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=job_names)
 @click.option(
     "--for",
     "goal",
@@ -84,11 +87,21 @@ def wait_for(client: Client, job: str, goal: Goal, until_s: float | None = None)
     Raises CommandFailedError at that time, and for a job that ended without success when it should run.
     """
     view = found = find(client, job)
-    for view in _looks(client, found, until_s):
-        if _reached(view, goal):
-            return view
+    with status_line() as tell:
+        for view in _looks(client, found, until_s):
+            if _reached(view, goal):
+                return view
+            tell(waiting_words(client, view))
     fix = f"`quorate why {job}` says why." if isinstance(view, JobView) else ""
     raise CommandFailedError(f"still {_words(view)}", place=job, fix=fix, exit_code=ExitCode.WAIT_TIMED_OUT)
+
+
+def waiting_words(client: Client, view: Named) -> str:
+    """`training: queued; needs 32 H100, 0 free`: where it stands, and what it waits for."""
+    if isinstance(view, GroupView):
+        return f"{view.name}: {counts_of(view)}"
+    reason = next(iter(client.why(view.name).words), "") if view.state in WAITING else ""
+    return f"{view.name}: {view.state}" + (f"; {reason}" if reason else "")
 
 
 def _looks(client: Client, view: Named, until_s: float | None) -> Iterator[Named]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.payloads import JobView, Why
+from reconciler.cli.completion import job_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.phrases import state_line
@@ -17,7 +18,7 @@ from solver.plan.plan import Inadmissible
 
 
 @click.command(short_help="Say why a job waits, or how it ended.")
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 @output_option("text", "json")
 @server_option
 def why(job: str, output: str, server: str | None) -> None:

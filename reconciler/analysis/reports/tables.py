@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from reconciler.analysis.reports.plain_text import printable
@@ -15,29 +15,61 @@ UNLIMITED: Final = 100_000
 """Columns of characters where a program may read it: nothing is wrapped or cut."""
 _GAP: Final = 2
 """Spaces between two columns."""
+STATE_STYLES: Final[Mapping[str, str]] = {
+    "queued": "yellow",
+    "reserved": "yellow",
+    "starting": "cyan",
+    "running": "green",
+    "checkpointing": "cyan",
+    "evicting": "magenta",
+    "stopping": "magenta",
+    "suspended": "magenta",
+    "retrying": "yellow",
+    "succeeded": "dim",
+    "failed": "red",
+    "cancelled": "dim",
+}
+"""Of cells under STATE, where a terminal shows colours."""
 _WORDS: Final = re.compile(r"\s*\S+")
 """As Rich wraps: what indents a word stays with it."""
 
 
 def table_of(
-    headings: Iterable[str], rows: Iterable[Iterable[str]], right: Iterable[str] = (), columns: int | None = None
+    headings: Iterable[str],
+    rows: Iterable[Iterable[str]],
+    right: Iterable[str] = (),
+    columns: int | None = None,
+    spare: Iterable[str] = (),
 ) -> Table:
-    """Rows under headings; the columns named in `right` hold numbers.
+    """Rows under headings; the columns named in `right` hold numbers. States of jobs have colours.
 
-    Its cells are wrapped to have it fit in so many `columns` of characters. Where words would have to be broken for that it is as
-    wide as it needs to be: a terminal wraps lines, and names can still be read and copied. Without `columns` Rich folds words.
+    Its cells are wrapped to have it fit in so many `columns` of characters. Where words would have to be broken for that, those
+    named in `spare` are left out, the first first. Where that is not enough it is as wide as it needs to be: a terminal wraps
+    lines, and names can still be read and copied. Without `columns` Rich folds words.
     """
     from rich.table import Table
+    from rich.text import Text
 
     numbers = frozenset(right)
-    heads = tuple(headings)
     lines = [tuple(printable(cell) for cell in row) for row in rows]
-    widths = [None] * len(heads) if columns is None else _widths(tuple(zip(heads, *lines, strict=True)), columns)
+    shown = list(zip(headings, *lines, strict=True))
+    widths: list[int | None] = [None] * len(shown)
+    if columns is not None:
+        for heading in spare:
+            if _outer(_least(shown)) <= columns:
+                break
+            shown = [column for column in shown if column[0] != heading]
+        widths = [*_widths(shown, columns)]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, width in zip(heads, widths, strict=True):
+    for (heading, *_), width in zip(shown, widths, strict=True):
         table.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold", width=width)
-    for line in lines:
-        table.add_row(*line)
+    for cells in zip(*(column[1:] for column in shown), strict=True):
+        table.add_row(
+            *(
+                Text(cell, STATE_STYLES.get(cell, "")) if heading == "STATE" else cell
+                for (heading, *_), cell in zip(shown, cells, strict=True)
+            )
+        )
     return table
 
 
@@ -45,10 +77,21 @@ def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
     """How wide each column is: as its widest cell, and less, the widest first, where that makes the table fit."""
     from rich.cells import cell_len
 
-    least = [max(cell_len(word) for cell in column for word in _WORDS.findall(cell) or [""]) for column in columns]
+    least = _least(columns)
     widths = [max(map(cell_len, column)) for column in columns]
-    left = room - _GAP * (len(columns) - 1)
-    while sum(least) <= left < sum(widths):
+    while _outer(least) <= room < _outer(widths):
         widest = max((at for at, width in enumerate(widths) if width > least[at]), key=widths.__getitem__)
         widths[widest] -= 1
     return widths
+
+
+def _least(columns: Sequence[Sequence[str]]) -> list[int]:
+    """How wide each column is at least, so that no word is broken."""
+    from rich.cells import cell_len
+
+    return [max(cell_len(word) for cell in column for word in _WORDS.findall(cell) or [""]) for column in columns]
+
+
+def _outer(widths: Sequence[int]) -> int:
+    """How wide a table of such columns is."""
+    return sum(widths) + _GAP * (len(widths) - 1)

@@ -195,11 +195,11 @@ class Site:
     def epoch(self) -> Epoch:
         return self.store.ledger.lead("test", NOW, Duration(10_000))
 
-    def bind(self, name: str, *tasks: TaskPlacement) -> None:
-        """As the loop would: the job holds these devices in its first attempt."""
-        intent = Intent("start", JobName(name), 1, NOW, NOW.after(1_000), tasks)
+    def bind(self, name: str, *tasks: TaskPlacement, attempt: int = 1) -> None:
+        """As the loop would: the job holds these devices in an attempt."""
+        intent = Intent("start", JobName(name), attempt, NOW, NOW.after(1_000), tasks)
         types = tuple({task.group: H100 for task in tasks if task.devices}.items())
-        self.store.ledger.claim(self.epoch(), Claim(JobName(name), 1, tasks, NOW, gpu_types=types), intent)
+        self.store.ledger.claim(self.epoch(), Claim(JobName(name), attempt, tasks, NOW, gpu_types=types), intent)
 
     def record_round(self) -> RoundRecord:
         record = RoundRecord(0, NOW, self.revision, self.snapshot(), POLICY, self.plan(), {"solve": 12.5, "act": 2.0})

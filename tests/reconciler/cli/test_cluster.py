@@ -193,6 +193,37 @@ def test_nothing_is_cut_where_a_program_reads(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
+    ("columns", "headings"),
+    [(40, "NAME STATE AGE CLASS"), (32, "NAME STATE AGE"), (26, "NAME STATE"), (10, "NAME STATE")],
+)
+def test_a_narrow_terminal_goes_without_columns_and_breaks_no_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, headings: str
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_table(
+        ("NAME", "STATE", "AGE", "CLASS"), (("a-name-that-is-long", "failed", "2d", "low"),), spare=("CLASS", "AGE")
+    )
+    head, row = (re.sub("\x1b[^m]*m", "", line) for line in capsys.readouterr().out.splitlines())
+    assert head.split() == headings.split()
+    assert row.split()[:2] == ["a-name-that-is-long", "failed"]
+
+
+def test_states_have_colours_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_table(("NAME", "STATE"), (("failed", "failed"),))
+    assert "\x1b" not in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_table(("NAME", "STATE"), (("failed", "failed"),))
+    assert capsys.readouterr().out.splitlines()[1] == "failed  \x1b[31mfailed\x1b[0m"
+
+
+@pytest.mark.parametrize(
     ("columns", "expected"),
     [
         (40, ["NAME       CAUSE", "  team-a   exit code 7", "  ranking"]),

@@ -34,9 +34,9 @@ TWO_DAYS_AGO = NOW.after(-50 * 3_600_000)
 GET = """\
 NAME   QUEUE  CLASS      STATE     GPUS    AGE  WHERE
 huge   team   (default)  queued       8  1m30s
-bad    team   (default)  failed       1  1m30s  exit code 3
 big    team   (default)  queued       4  1m30s
 llama  team   (default)  starting     4   2d2h  n1, n2
+bad    team   (default)  failed       1  1m30s  exit code 3
 """
 GET_WIDE = """\
 NAME   QUEUE  CLASS      STATE     GPUS   AGE  WHERE   TASKS  ATTEMPT  USER  SUBMITTED
@@ -123,8 +123,11 @@ def test_jobs_are_shown(quorate: Quorate, arguments: tuple[str, ...], expected: 
 @pytest.mark.parametrize(
     ("filters", "names"),
     [
-        (("--queue", "team"), ["huge", "bad", "big", "llama"]),
-        (("--queue", "org"), ["huge", "bad", "big", "llama"]),
+        (("--queue", "team"), ["huge", "big", "llama", "bad"]),
+        (("--queue", "org"), ["huge", "big", "llama", "bad"]),
+        (("--user", "ada"), ["huge", "big", "llama", "bad"]),
+        (("--user", "grace"), []),
+        (("--all", "--limit", "4"), ["huge", "big", "llama", "bad"]),
         (("--queue", "other"), []),
         (("--state", "queued"), ["huge", "big"]),
         (("--state", "failed", "--state", "starting"), ["bad", "llama"]),

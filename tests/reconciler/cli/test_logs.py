@@ -1,4 +1,4 @@
-"""`quorate logs`: byte for byte, from the last lines, and followed until the attempt is over."""
+"""`quorate logs`: byte for byte, from the last lines, and followed until the job has ended."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def job(site: Site, at_server: ApiServer) -> None:
     submitted(site, "job", gpus=1, replicas=2)
 
 
-def bind(site: Site) -> None:
-    site.bind("job", on(NODES[0], 0), on(NODES[0], 1, index=1))
+def bind(site: Site, attempt: int = 1) -> None:
+    site.bind("job", on(NODES[0], 0), on(NODES[0], 1, index=1), attempt=attempt)
 
 
 def end(site: Site) -> None:
@@ -130,3 +130,24 @@ def test_following_a_log_that_will_never_be_is_an_error(quorate: Quorate, site: 
     ran = quorate("logs", "job", "-f", *(() if over else ("--index", "7")))
     assert (ran.exit_code, ran.out) == (1, "")
     assert "has no task" in ran.err
+
+
+def test_following_goes_on_with_the_next_attempt(site: Site) -> None:
+    bind(site)
+    site.logs[FIRST] = b"one\n"
+    with following() as printed:
+        printed(b"one\n")
+        site.store.ledger.release(site.epoch(), JOB, 1, NOW)
+        bind(site, 2)
+        site.logs["job", 2, "worker", 0] = b"again\n"
+        printed(b"one\nagain\n")
+        site.store.jobs.finish(site.epoch(), JOB, JobOutcome("succeeded", NOW, 0, attempt=2))
+
+
+def test_following_one_attempt_ends_with_it(site: Site) -> None:
+    bind(site)
+    site.logs[FIRST] = b"one\n"
+    with following("--attempt", "1") as printed:
+        printed(b"one\n")
+        site.store.ledger.release(site.epoch(), JOB, 1, NOW)
+        bind(site, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import click
 import pytest
 
+from reconciler.api.server import ApiServer
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import COMMANDS, LazyGroup, cli, run
 from reconciler.cli.output import CommandFailedError, print_error
-from tests.reconciler.cli.conftest import Quorate
+from tests.reconciler.api.conftest import Site
+from tests.reconciler.cli.conftest import Quorate, submitted
 
 
 def test_exit_codes_are_frozen() -> None:
@@ -197,3 +200,39 @@ def test_only_what_speaks_to_kubernetes_imports_its_client() -> None:
     listing = "import sys, reconciler.server.kubernetes_cluster; print('kubernetes.aio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+def completed(words: str) -> list[str]:
+    """What a shell is told for this line, its last word unfinished."""
+    environment = {
+        **os.environ,
+        "_QUORATE_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    done = subprocess.run(
+        [Path(sys.executable).with_name("quorate")], env=environment, capture_output=True, text=True, check=True
+    )
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_complete(quorate: Quorate, shell: str) -> None:
+    ran = quorate("completion", shell)
+    assert (ran.exit_code, ran.err) == (0, "")
+    assert f"_QUORATE_COMPLETE={shell}_complete" in ran.out
+
+
+def test_commands_options_jobs_and_queues_are_completed(site: Site, at_server: ApiServer) -> None:
+    for name in ("trains", "tries", "waits"):
+        submitted(site, name)
+    assert completed("quorate can") == ["cancel"]
+    assert completed("quorate get --qu") == ["--queue"]
+    assert completed("quorate why tr") == ["tries", "trains"]
+    assert completed("quorate cancel trains tr") == ["tries"]
+    assert completed("quorate submit --queue te") == ["team"]
+
+
+def test_without_a_server_nothing_is_completed_and_nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUORATE_SERVER", "http://127.0.0.1:9")
+    assert completed("quorate why tr") == []

@@ -13,7 +13,7 @@ from reconciler.api.server import ApiServer
 from reconciler.api.top import TopLine
 from reconciler.api.top_routes import line_of
 from reconciler.api.views import job_viewer
-from reconciler.cli import top
+from reconciler.cli import tables
 from reconciler.cli.top import row_of
 from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
 from reconciler.protocols.backend import MemoryUse, Progress, TaskState, TaskStatus
@@ -90,7 +90,7 @@ def test_on_a_terminal_it_is_shown_anew_until_it_is_interrupted(
         sight(site, task(0, step=1_300), task(1, step=1_300))
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(top, "time", SimpleNamespace(sleep=rest))
+    monkeypatch.setattr(tables, "time", SimpleNamespace(sleep=rest))
     ran = quorate("top")
     assert (ran.exit_code, rests) == (0, [2.0, 2.0])
     assert "1300" in ran.out

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from io import StringIO
 from threading import Timer
 
 import pytest
@@ -122,3 +124,44 @@ def test_cancelled_jobs_are_data_for_programs(quorate: Quorate, site: Site, at_s
     submitted(site, "job")
     listed = json.loads(quorate("cancel", "job", "-o", "json").out)
     assert (listed["apiVersion"], listed["items"][0]["cancelRequestedBy"]) == ("quorate.dev/v1", "alice")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "asked"),
+    [
+        (("--user", "ada"), ["waits", "runs"]),
+        (("--queue", "org"), ["waits", "runs"]),
+        (("--queue", "team", "--state", "queued"), ["waits"]),
+        (("--me",), []),
+    ],
+)
+def test_jobs_are_chosen_by_their_user_queue_and_state(
+    quorate: Quorate, site: Site, chosen: tuple[str, ...], asked: list[str]
+) -> None:
+    site.store.jobs.finish(site.epoch(), submitted(site, "done"), OUTCOMES["good"])
+    site.bind(submitted(site, "runs"), on(NODES[0], 0))
+    submitted(site, "waits")
+    told = quorate("cancel", *chosen)
+    assert (told.exit_code, told.out.splitlines()) == (0, [f"{name}: asked to end" for name in asked] or ["no jobs"])
+    assert {job.name for job in site.store.jobs.jobs() if job.cancel_requested_by} == set(asked)
+
+
+@pytest.mark.parametrize("wrong", [(), ("job", "--me"), ("--state", "queued")])
+def test_jobs_are_named_or_chosen(quorate: Quorate, wrong: tuple[str, ...]) -> None:
+    ran = quorate("suspend", *wrong)
+    assert ran.exit_code == 64
+    assert "name each JOB, or say which by --user, --me or --queue" in ran.err
+
+
+@pytest.mark.parametrize(("answer", "asked"), [("y\n", "alice"), ("n\n", "")])
+def test_at_a_terminal_it_asks_first(
+    quorate: Quorate, site: Site, monkeypatch: pytest.MonkeyPatch, answer: str, asked: str
+) -> None:
+    job = submitted(site, "job")
+    stdin = StringIO(answer)
+    monkeypatch.setattr(stdin, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    told = quorate("cancel", "--user", "ada")
+    assert "cancel 1 job: job?" in told.err
+    assert told.exit_code == (0 if asked else 130)
+    assert site.store.jobs.job(job).cancel_requested_by == asked
