@@ -28,9 +28,9 @@ def completion(ctx: click.Context, shell: str) -> None:
     """Print what a SHELL sources to complete commands, options, and the names of jobs and queues.
 
     \b
-    bash:  echo 'eval "$(quorate completion bash)"' >> ~/.bashrc
-    zsh:   echo 'eval "$(quorate completion zsh)"' >> ~/.zshrc
-    fish:  quorate completion fish > ~/.config/fish/completions/quorate.fish
+    quorate completion bash > ~/.local/share/bash-completion/completions/quorate
+    quorate completion zsh > "${fpath[1]}/_quorate"
+    quorate completion fish > ~/.config/fish/completions/quorate.fish
     """
     click.echo(_SHELLS[shell](ctx.find_root().command, {}, "quorate", VARIABLE).source())
 

@@ -30,7 +30,7 @@ def nodes(output: str, server: str | None) -> None:
     if output == "json":
         print_json(found)
     elif found.items:
-        print_table(_HEADINGS, map(_row, found.items), right=("GPUS", "CPU", "MEMORY"))
+        print_table(_HEADINGS, map(_row, found.items), right=("GPUS", "CPU", "MEMORY"), spare=("CPU", "MEMORY", "POOL"))
     else:
         click.echo("no nodes are declared")
 

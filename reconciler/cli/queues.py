@@ -27,6 +27,7 @@ _HEADINGS = (
     "WAITING",
     "PAST GPU-HOURS",
 )
+_SPARE = ("PAST GPU-HOURS", "LENDABLE", "BORROWED", "FAIR SHARE", "PENDING", "RUNNING", "MAX")
 
 
 @click.command(short_help="Show the quota tree.")
@@ -45,7 +46,7 @@ def queues(output: str, server: str | None) -> None:
         print_json(found)
     else:
         rows = [row for depth, queue in _in_tree_order(found.items) for row in _rows(depth, queue)]
-        print_table(_HEADINGS, rows, right=set(_HEADINGS) - {"QUEUE", "GPU TYPE"})
+        print_table(_HEADINGS, rows, right=set(_HEADINGS) - {"QUEUE", "GPU TYPE"}, spare=_SPARE)
         for queue in found.items:
             if queue.hold is not None:
                 click.echo(printable(f"queue {queue.name}: hold {by_whom(queue.hold)}"))

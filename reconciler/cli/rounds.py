@@ -48,7 +48,9 @@ def rounds(number: int | None, limit: int, output: str, server: str | None) -> N
     elif output == "json":
         print_json(found)
     else:
-        print_table(_HEADINGS, map(_row, found.items), right=("ROUND", "STARTS", "WAITS", "NEVER", "MS"))
+        print_table(
+            _HEADINGS, map(_row, found.items), right=("ROUND", "STARTS", "WAITS", "NEVER", "MS"), spare=("MS", "NEVER")
+        )
 
 
 def _row(line: RoundSummary) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import click
@@ -14,10 +13,8 @@ from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.get import LIVE
 from reconciler.cli.job_names import Named, NamedList, counts_of, find, has_ended
 from reconciler.cli.output import output_option, print_json
-from reconciler.cli.phrases import short_list
 from reconciler.client import Client
 from reconciler.model.job_record import TERMINAL, JobState
-from solver.plan.reason import count
 
 
 class Verb(NamedTuple):
@@ -31,8 +28,8 @@ class Verb(NamedTuple):
 
 _REPEATED = """
 
-    The name of an array or pipeline stands for all of its jobs. At a terminal it is asked about
-    what --user, --me and --queue choose. If one of the names does not exist nothing happens to any. Repeating it is harmless."""
+    The name of an array or pipeline stands for all of its jobs. Nothing is asked of any of them
+    if one of the names does not exist. Repeating it is harmless."""
 
 VERBS: Final = {
     "cancel": Verb(
@@ -75,7 +72,6 @@ def _command(name: str, verb: Verb) -> click.Command:
         type=click.Choice(LIVE),
         help="Of those only the ones in this state; repeatable.",
     )
-    @click.option("-y", "--yes", is_flag=True, help="Don't ask first where a terminal could answer.")
     @output_option("text", "json")
     @server_option
     def ask(
@@ -84,7 +80,6 @@ def _command(name: str, verb: Verb) -> click.Command:
         me: bool,
         queue: str | None,
         states: tuple[JobState, ...],
-        yes: bool,
         output: str,
         server: str | None,
     ) -> None:
@@ -96,8 +91,6 @@ def _command(name: str, verb: Verb) -> click.Command:
             else:
                 named = client.who_am_i().user if me else user or ""
                 found = [*client.all_jobs(queue=queue or "", user=named, states=states or LIVE)]
-                if found and not yes and sys.stdin.isatty():
-                    _confirm(name, found)
             views = tuple(_ask(client, verb, each) for each in found)
         if output == "json":
             print_json(NamedList(views))
@@ -108,13 +101,6 @@ def _command(name: str, verb: Verb) -> click.Command:
             click.echo("no jobs")
 
     return click.command(name, help=verb.explanation + _REPEATED, short_help=verb.summary)(ask)
-
-
-def _confirm(name: str, found: Sequence[Named]) -> None:
-    """Raises click.Abort where the user would rather not."""
-    click.confirm(
-        f"{name} {count(len(found), 'job')}: {short_list([each.name for each in found])}?", abort=True, err=True
-    )
 
 
 def _ask(client: Client, verb: Verb, of: Named) -> Named:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from io import StringIO
 from threading import Timer
 
 import pytest
@@ -151,17 +149,3 @@ def test_jobs_are_named_or_chosen(quorate: Quorate, wrong: tuple[str, ...]) -> N
     ran = quorate("suspend", *wrong)
     assert ran.exit_code == 64
     assert "name each JOB, or say which by --user, --me or --queue" in ran.err
-
-
-@pytest.mark.parametrize(("answer", "asked"), [("y\n", "alice"), ("n\n", "")])
-def test_at_a_terminal_it_asks_first(
-    quorate: Quorate, site: Site, monkeypatch: pytest.MonkeyPatch, answer: str, asked: str
-) -> None:
-    job = submitted(site, "job")
-    stdin = StringIO(answer)
-    monkeypatch.setattr(stdin, "isatty", lambda: True)
-    monkeypatch.setattr(sys, "stdin", stdin)
-    told = quorate("cancel", "--user", "ada")
-    assert "cancel 1 job: job?" in told.err
-    assert told.exit_code == (0 if asked else 130)
-    assert site.store.jobs.job(job).cancel_requested_by == asked
