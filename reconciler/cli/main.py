@@ -77,6 +77,7 @@ SECTIONS: Final = {
     },
     "The control plane": {
         "run": Subcommand("reconciler.cli.run:run", "Run the control plane."),
+        "doctor": Subcommand("reconciler.cli.doctor:doctor", "Say what this machine lacks, and for what."),
         "status": Subcommand("reconciler.cli.status:status", "Say how the control plane stands."),
         "reconcile": Subcommand("reconciler.cli.reconciliation:reconcile", "Have the server look at Git now."),
         "suspend-reconcile": Subcommand(

@@ -36,18 +36,24 @@ def equipment_of_this_machine(state: Path, gpu_use: GpuUse | None = None) -> Equ
 
     Processes in control groups where there are any, and containers where podman is, which is asked when one is to run.
     """
-    cgroups: Cgroups | None = None
-    lacking = ""
-    try:
-        cgroups = find_cgroups()
-    except NoCgroupsError as error:
-        lacking = str(error)
-    missing = sorted(_WITHOUT.keys() - (cgroups.controllers if cgroups else frozenset()))
+    found, unlimited = limits_of_this_machine()
+    cgroups = None if isinstance(found, str) else found
     told = {
         "containers": "podman" if shutil.which("podman") else "none: podman is not installed",
-        "cgroup": str(cgroups.folder) if cgroups else f"none: {lacking}",
+        "cgroup": f"none: {found}" if isinstance(found, str) else str(found.folder),
         "mps": shutil.which(PROGRAM) or f"none: there is no {PROGRAM}",
-        "unlimited": "; ".join(_WITHOUT[controller] for controller in missing),
+        "unlimited": unlimited,
     }
     mps = find_mps(state / "mps")
     return Equipment(Runtimes(Processes(cgroups), find_podman), gpu_use, mps, told)
+
+
+def limits_of_this_machine() -> tuple[Cgroups | str, str]:
+    """The control groups for tasks, or why there are none, and what nothing limits ("": nothing)."""
+    cgroups: Cgroups | str
+    try:
+        cgroups = find_cgroups()
+    except NoCgroupsError as error:
+        cgroups = str(error)
+    missing = sorted(_WITHOUT.keys() - (frozenset() if isinstance(cgroups, str) else cgroups.controllers))
+    return cgroups, "; ".join(_WITHOUT[controller] for controller in missing)
