@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from reconciler.cli.exits import ExitCode
+from reconciler.cli.generated_names import made_up_name
 from reconciler.cli.inputs import invalid, unreadable
 from reconciler.cli.output import CommandFailedError
 from reconciler.documents.job import NamedJob, read_job
@@ -56,12 +57,11 @@ class ShortForm:
 
     def job(self, name: str | None, queue: str | None) -> NamedJob:
         """The job; raises CommandFailedError for what its schema does not allow, UsageError for what is missing."""
-        missing = [
-            what for what, given in (("--name", name), ("--queue", queue), ("-- COMMAND", self.command)) if not given
-        ]
+        missing = [what for what, given in (("--queue", queue), ("-- COMMAND", self.command)) if not given]
         if missing:
             raise click.UsageError(f"missing {', '.join(missing)} (or -f FILE)")
-        return _checked(_document(name, self._spec(queue)), "the command line", ExitCode.USAGE)
+        called = name or made_up_name(self.command)
+        return _checked(_document(called, self._spec(queue)), "the command line", ExitCode.USAGE)
 
     def over(self, document: dict[str, Any], file: str, name: str | None, queue: str | None) -> NamedJob:
         """The job of a script, under another name, in another queue and with other wishes where options say so."""

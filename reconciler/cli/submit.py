@@ -14,6 +14,7 @@ from reconciler.cli.attach import wait_and_attach
 from reconciler.cli.completion import queue_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
+from reconciler.cli.generated_names import made_up_name
 from reconciler.cli.job_names import Named, counts_of, exit_code_of
 from reconciler.cli.jobfile import ShortForm, Submission, document_for, submission_in_file
 from reconciler.cli.output import CommandFailedError, output_option, print_json
@@ -22,9 +23,11 @@ from reconciler.cli.terminal import require_terminal
 from reconciler.cli.wait import wait_for
 from reconciler.client import ApiError, Client
 from reconciler.documents.job import NamedJob
+from solver.model.workload import JobName
 from solver.plan.reason import count
 
 _REFUSED_STATUS = 422
+_TAKEN = "job-exists"
 
 _SEPARATOR = "\0--"
 
@@ -44,7 +47,9 @@ class _SubmitCommand(click.Command):
 
 @click.command(cls=_SubmitCommand, short_help="Submit a job.")
 @click.option("-f", "--file", "path", metavar="FILE", help="A Job or Pipeline document, YAML or JSON; - reads stdin.")
-@click.option("--name", help="The job's name; replaces that of the file or script.")
+@click.option(
+    "--name", help="The job's name; replaces that of the file or script. Default: one that says what it runs."
+)
 @click.option(
     "--queue", shell_complete=queue_names, help="The queue it is charged to; replaces that of the file or script."
 )
@@ -104,18 +109,21 @@ def submit(
 ) -> None:
     """Submit the job or pipeline in FILE, a SCRIPT with #SBATCH lines, or a job of equal tasks described by options.
 
-    The last needs --name, --queue and -- COMMAND at least. A job that could never run under the policy in force is refused, with
-    the reasons and what would fit. Names are never used again: submitting one twice is an error, unless both times carry
-    the same --key.
+    The last needs --queue and -- COMMAND at least; without --name it is given one, such as train-7k2f. A job that could never run
+    under the policy in force is refused, with the reasons and what would fit. Names are never used again: submitting one twice is
+    an error, unless both times carry the same --key.
     """
     submission = _asked(path, name, queue, words, strict, short_form)
+    if key and not (name or path or _is_batch(words)):
+        raise click.UsageError("--key is for a name that may be submitted twice: give it a --name")
     attaches = bool(short_form["pty"]) and not test_only
     if attaches:
         _require_attachable(output, and_wait, short_form["array"])
     with api_client(server) as client:
         if test_only:
             ctx.exit(_try_out(client, submission, output))
-        view: Named = _submit(client, submission, key, output)
+        is_named = bool(name or path or _is_batch(words))
+        view: Named = _submit(client, submission, key, output, is_named)
         if attaches:
             ctx.exit(wait_and_attach(client, view.name))
         if and_wait:
@@ -138,10 +146,9 @@ def _asked(
     path: str | None, name: str | None, queue: str | None, words: tuple[str, ...], strict: bool, options: dict[str, Any]
 ) -> Submission:
     """What is to be submitted, from whichever of the three ways it is described."""
-    from reconciler.cli.scripts import document_of, is_script, why_no_script
+    from reconciler.cli.scripts import document_of, why_no_script
 
-    before = words[: words.index(_SEPARATOR)] if _SEPARATOR in words else words
-    is_batch = bool(before) and is_script(before[0])
+    before, is_batch = _before_separator(words), _is_batch(words)
     rest = tuple(word for word in words if word != _SEPARATOR)
     short = ShortForm(**options, command=() if is_batch else rest)
     if strict and not is_batch:
@@ -157,6 +164,18 @@ def _asked(
     return short.job(name, queue)
 
 
+def _before_separator(words: tuple[str, ...]) -> tuple[str, ...]:
+    return words[: words.index(_SEPARATOR)] if _SEPARATOR in words else words
+
+
+def _is_batch(words: tuple[str, ...]) -> bool:
+    """Whether a script with #SBATCH lines is to be submitted."""
+    from reconciler.cli.scripts import is_script
+
+    before = _before_separator(words)
+    return bool(before) and is_script(before[0])
+
+
 def _require_command(word: str, no_script: str, *, is_script_wanted: bool) -> None:
     """Raises CommandFailedError where the first word is clearly no command, but a file that was to be submitted."""
     if no_script:
@@ -170,12 +189,16 @@ def _require_command(word: str, no_script: str, *, is_script_wanted: bool) -> No
         raise CommandFailedError("this is no script with #SBATCH lines", place=word, fix=fix, exit_code=ExitCode.USAGE)
 
 
-def _submit(client: Client, submission: Submission, key: str, output: str) -> Named:
+def _submit(client: Client, submission: Submission, key: str, output: str, is_named: bool) -> Named:
+    """`is_named`: else its name is one of many that would do, and another is tried where it is taken."""
     try:
         if isinstance(submission, NamedJob) and submission.spec.array is None:
             return client.submit(submission.name, submission.spec, key)
         return client.submit_group(document_for(submission), key)
     except ApiError as error:
+        if error.problem.code == _TAKEN and not is_named and isinstance(submission, NamedJob):
+            another = NamedJob(JobName(made_up_name(submission.spec.command)), submission.spec)
+            return _submit(client, another, key, output, is_named)
         if error.status == _REFUSED_STATUS and output == "json":
             # The reasons as data, for programs; the same in words is on stderr.
             print_json(error.problem)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import secrets
 import sys
 from pathlib import Path
 
@@ -45,6 +47,42 @@ def test_a_file_is_submitted(quorate: Quorate, site: Site, job_file: str) -> Non
 def test_name_and_queue_replace_those_of_the_file(quorate: Quorate, site: Site, job_file: str) -> None:
     assert quorate("submit", "-f", job_file, "--name", "again", "--queue", "other").exit_code == 0
     assert site.store.jobs.job(JobName("again")).spec.queue == "other"
+
+
+@pytest.mark.parametrize(
+    ("command", "stem"),
+    [
+        ("python train.py --lr 0.1", "train"),
+        ("torchrun --nproc-per-node=8 pretrain/Main_7B.py", "main-7b"),
+        ("python3.11 -m project.train", "project-train"),
+        ("env A=b /usr/bin/nvidia-smi", "nvidia-smi"),
+        ("bash -c", "job"),
+        ("./a-script-whose-name-has-no-end-at-all.sh", "a-script-whose-name-has"),
+    ],
+)
+def test_a_job_without_a_name_gets_one_that_says_what_it_runs(
+    quorate: Quorate, site: Site, command: str, stem: str
+) -> None:
+    ran = quorate("submit", "--queue", "team", "--", *command.split())
+    (record,) = site.store.jobs.jobs()
+    assert re.fullmatch(f"{stem}-[2-9b-z]{{4}}", record.name)
+    assert ran == (0, f"submitted {record.name} to team: 1 task, 0 GPUs\n", "")
+
+
+def test_a_name_by_chance_that_is_taken_is_another(
+    quorate: Quorate, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_chance = iter("222222223333")
+    monkeypatch.setattr(secrets, "choice", lambda _: next(by_chance))
+    for _ in range(2):
+        assert quorate("submit", "--queue", "team", "--", "train").exit_code == 0
+    assert {record.name for record in site.store.jobs.jobs()} == {"train-2222", "train-3333"}
+
+
+def test_a_key_without_a_name_would_be_of_no_use(quorate: Quorate) -> None:
+    ran = quorate("submit", "--queue", "team", "--key", "k", "--", "train")
+    assert ran.exit_code == 64
+    assert "give it a --name" in ran.err
 
 
 def test_stdin_is_a_file(quorate: Quorate, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +157,7 @@ def test_a_job_without_gpus_is_one_task(quorate: Quorate) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem", "fix"),
     [
-        (("submit",), "missing --name, --queue, -- COMMAND (or -f FILE)", "See `quorate submit --help`."),
+        (("submit",), "missing --queue, -- COMMAND (or -f FILE)", "See `quorate submit --help`."),
         ((*SHORT, "--gpus", "1"), "missing -- COMMAND (or -f FILE)", "See `quorate submit --help`."),
         ((*SHORT, "--gpus", "-1", "--", "true"), "-1 is not in the range", "See `quorate submit --help`."),
         ((*SHORT, "--memory", "64Gb", "--", "true"), "'64Gb' is not a memory size", "Write it like 64Gi"),
