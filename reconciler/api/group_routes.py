@@ -49,7 +49,7 @@ class GroupRoutes:
         idempotency_key: Annotated[str, Header(max_length=200)] = "",
     ) -> Response:
         """Accept an array or a pipeline with all its jobs, or nothing of it. The same key and name again is the same group."""
-        batch = batch_of(read_submission(body, "job"))
+        batch = batch_of(read_submission(body, "job"), self._services.gpu_types())
         if not batch.groups:
             message = "This is a job alone, neither an array nor a pipeline."
             raise RequestRefusedError(422, "no-group", message, "Submit it to /v1/jobs, or give it an array.")

@@ -27,6 +27,7 @@ from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import LedgerView
 from reconciler.protocols.placements import Placements
 from reconciler.protocols.terminals import NO_TERMINALS, Terminals
+from solver.model.cluster import GpuType
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict
@@ -48,7 +49,8 @@ class Services:
     `cancelled` tells that it is on record of jobs that they are to end.
     `alias_key` is what names of users and jobs are hidden with. `agents`: None where jobs do not run on machines with agents.
     `placements`: None where jobs are pods, of which no ledger here says what they held. `verdicts`: all that the last plan says of
-    jobs; None while a part of that is still to come.
+    jobs; None while a part of that is still to come. `gpu_types`: those of declared nodes, for which a name may be short; raises
+    NoPolicyError.
     """
 
     jobs: JobSource
@@ -81,6 +83,7 @@ class Services:
     submitted: Callable[[Collection[JobName]], None] = lambda _: None
     placements: Placements | None = None
     verdicts: Callable[[], Sequence[Verdict] | None] = lambda: None
+    gpu_types: Callable[[], Collection[GpuType]] = lambda: ()
 
     def storages(self) -> dict[str, CheckpointPolicy]:
         """The CheckpointPolicies in force by name; none before there is a policy."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -15,22 +15,52 @@ from reconciler.model.expansion import UnfitBatchError, expand_array
 from reconciler.model.job_groups import Batch, NewJob
 from reconciler.model.pipelines import NamedPipeline, expand_pipeline
 from reconciler.model.problem import did_you_mean
+from solver.model.cluster import GpuType
 from solver.model.document import digest
 from solver.model.workload import JobSpec, QueueName, SecretUse
 from solver.plan.reason import sentence
 from solver.round.advice import what_would_fit
 
 
-def batch_of(submitted: NamedJob | NamedPipeline) -> Batch:
-    """The jobs that a document stands for, one alone without a group. Raises RequestRefusedError for what is too large."""
+def batch_of(submitted: NamedJob | NamedPipeline, gpu_types: Collection[GpuType]) -> Batch:
+    """The jobs that a document stands for, one alone without a group. Raises RequestRefusedError for what is too large.
+
+    `gpu_types`: those that there are, and that may be named in short.
+    """
     try:
         if isinstance(submitted, NamedPipeline):
-            return expand_pipeline(submitted)
-        if submitted.spec.array is not None:
-            return expand_array(submitted.name, submitted.spec)
+            jobs = tuple(
+                msgspec.structs.replace(job, spec=with_whole_types(job.spec, gpu_types)) for job in submitted.spec.jobs
+            )
+            return expand_pipeline(NamedPipeline(submitted.name, msgspec.structs.replace(submitted.spec, jobs=jobs)))
+        spec = with_whole_types(submitted.spec, gpu_types)
+        if spec.array is not None:
+            return expand_array(submitted.name, spec)
     except UnfitBatchError as error:
         raise RequestRefusedError(422, "unfit", f"{error}.", error.fix) from error
-    return Batch((), (NewJob(submitted.name, submitted.spec),))
+    return Batch((), (NewJob(submitted.name, spec),))
+
+
+def with_whole_types(spec: JobSpec, gpu_types: Collection[GpuType]) -> JobSpec:
+    """The spec with `H100` as the one type that begins so, `H100-SXM5-80GB`; what fits several stays, and is refused."""
+    if all(known in gpu_types for group in spec.task_groups for known in group.shape.gpu_types):
+        return spec
+    groups = tuple(
+        msgspec.structs.replace(
+            group,
+            shape=msgspec.structs.replace(
+                group.shape,
+                gpu_types=tuple(dict.fromkeys(_whole_type(known, gpu_types) for known in group.shape.gpu_types)),
+            ),
+        )
+        for group in spec.task_groups
+    )
+    return msgspec.structs.replace(spec, task_groups=groups)
+
+
+def _whole_type(name: GpuType, known: Collection[GpuType]) -> GpuType:
+    begins = [each for each in known if f"{each.lower()}-".startswith(f"{name.lower()}-")]
+    return begins[0] if name not in known and len(begins) == 1 else name
 
 
 def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:

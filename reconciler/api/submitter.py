@@ -9,7 +9,12 @@ from starlette.requests import Request
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
-from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
+from reconciler.api.submission import (
+    require_admissible,
+    require_known_dependencies,
+    require_startable,
+    with_whole_types,
+)
 from reconciler.documents.job import NamedJob
 from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Submission
 from reconciler.protocols.history import Event
@@ -29,12 +34,12 @@ class JobSubmitter:
         if job.spec.array is not None:
             message = f"{job.name} is an array: many jobs, and no single one."
             raise RequestRefusedError(422, "is-an-array", message, "Submit it to /v1/groups.")
-        new = NewJob(job.name, job.spec)
+        new = NewJob(job.name, with_whole_types(job.spec, self._services.gpu_types()))
         require_admissible(self._services, [new])
         require_known_dependencies(self._services, [new])
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, [new], user)
-        return Submission(job.name, job.spec, user, now, idempotency_key)
+        return Submission(new.name, new.spec, user, now, idempotency_key)
 
     def take_in(self, asked: Sequence[Submission]) -> list[AcceptedJob | DuplicateJobError]:
         """Accept jobs that were judged: one write, and one for what is told of those that are new. `tell` follows."""

@@ -67,7 +67,7 @@ class TrialRoutes:
 
     def test(self, request: Request, body: Annotated[bytes, Depends(bounded_body)]) -> Response:
         """What would become of a Job, an array or a Pipeline if it were submitted now. Nothing is kept."""
-        batch = batch_of(read_submission(body, "job"))
+        batch = batch_of(read_submission(body, "job"), self._services.gpu_types())
         for queue in sorted({job.spec.queue for job in batch.jobs}):
             self._authority.require(request, "submit", queue)
         self._services.jobs.accepts()

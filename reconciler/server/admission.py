@@ -6,6 +6,7 @@ from threading import Lock
 from typing import Final
 
 from reconciler.control.control import PolicyInForce
+from solver.model.cluster import GpuType
 from solver.model.node_sets import NodeSet
 from solver.model.quantities import Instant
 from solver.model.round_cache import RoundCache
@@ -29,10 +30,18 @@ class AdmissionCheck:
     def refusals(self, current: PolicyInForce, spec: JobSpec) -> tuple[AnyReason, ...]:
         """Why such a job could never run on the cluster as it is declared; () where it could."""
         with self._asking:
-            cluster = self._cluster
-            if cluster is None or cluster.revision != current.revision or cluster.judged >= JUDGED_MAX:
-                cluster = self._cluster = _DeclaredCluster(current)
-            return cluster.refusals(Job(JobName(""), Instant(0), spec))
+            return self._declared(current).refusals(Job(JobName(""), Instant(0), spec))
+
+    def gpu_types(self, current: PolicyInForce) -> frozenset[GpuType]:
+        """Those that declared nodes have."""
+        with self._asking:
+            return self._declared(current).gpu_types
+
+    def _declared(self, current: PolicyInForce) -> _DeclaredCluster:
+        cluster = self._cluster
+        if cluster is None or cluster.revision != current.revision or cluster.judged >= JUDGED_MAX:
+            cluster = self._cluster = _DeclaredCluster(current)
+        return cluster
 
 
 class _DeclaredCluster:
@@ -41,6 +50,7 @@ class _DeclaredCluster:
     def __init__(self, current: PolicyInForce) -> None:
         self.revision, self.judged, self._policy = current.revision, 0, current.policy
         self._nodes = snapshot_of(Instant(0), current.nodes, ()).nodes
+        self.gpu_types = frozenset(node.gpu_type for node in self._nodes if node.gpu_type is not None)
         self._limits, self._gate = PoolLimits(self._policy, self._nodes), self._new_gate(())
 
     def refusals(self, job: Job) -> tuple[AnyReason, ...]:

@@ -37,6 +37,7 @@ from reconciler.protocols.ledger import LedgerView
 from reconciler.protocols.placements import Placements
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.admission import AdmissionCheck
+from solver.model.cluster import GpuType
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict
@@ -172,6 +173,7 @@ def services_of(
         submitted,
         placements,
         watch.verdicts,
+        watch.gpu_types,
     )
 
 
@@ -240,6 +242,10 @@ class ControlPlaneView:
     def admit(self, spec: JobSpec) -> tuple[AnyReason, ...]:
         """Why a job could never run under the policy in force, on the cluster as declared. Raises NoPolicyError."""
         return self._admitting.refusals(self._standing.current(), spec)
+
+    def gpu_types(self) -> frozenset[GpuType]:
+        """Those of declared nodes. Raises NoPolicyError."""
+        return self._admitting.gpu_types(self._standing.current())
 
     def status(self) -> Status:
         """How following the branch goes, and whether the loop decides rounds."""

@@ -117,7 +117,7 @@ class SubmitPages:
                 return self._page(request, Typed("yaml", "", typed.key, typed.form, document))
             if typed.way == "form":
                 self._authority.require(request, "submit", QueueName(typed.form["queue"]))
-            batch = batch_of(read_submission(document.encode(), FILE))
+            batch = batch_of(read_submission(document.encode(), FILE), self._services.gpu_types())
             if typed.verb == "try":
                 return self._page(request, typed, trials=self._tried(request, batch))
             return RedirectResponse(

@@ -46,6 +46,11 @@ def test_instances_that_pools_may_be_partitioned_into_could_be_had_one_day() -> 
     assert isinstance(watch.admit(asking_for("9g.10gb"))[0], UnknownName)
 
 
+def test_the_types_of_declared_nodes_may_be_named_in_short() -> None:
+    watch = ControlPlaneView(*cast("tuple[Any, Any, Any, Any]", (None, Standing(), None, None)))
+    assert watch.gpu_types() == {node.gpu_type for node in WORLD.snapshot.nodes}
+
+
 def test_jobs_that_no_open_node_serves_are_refused() -> None:
     shape = Shape(gpus=1, gpu_types=(GpuType("H100-SXM5-80GB"),))
     asked, spec = AdmissionCheck(), asking_for("1g.10gb")
