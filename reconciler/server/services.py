@@ -142,6 +142,8 @@ def services_of(
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there are no placements."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
+    seen = watch.policy, watch.snapshot, watch.queue_uses, watch.sighted
+    said = watch.verdict, watch.admit, watch.status, watch.ready
     return Services(
         plane.jobs,
         plane.ledger,
@@ -149,14 +151,8 @@ def services_of(
         plane.logs,
         plane.clock,
         metrics,
-        watch.policy,
-        watch.snapshot,
-        watch.queue_uses,
-        watch.sighted,
-        watch.verdict,
-        watch.admit,
-        watch.status,
-        watch.ready,
+        *seen,
+        *said,
         runner.wake,
         plane.checkpoints,
         plane.interventions,
