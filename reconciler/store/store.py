@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reconciler.store.agents import SqlAgents
 from reconciler.store.alerts import SqlAlerts
+from reconciler.store.capacity import SqlCapacities
 from reconciler.store.checkpoints import SqlCheckpoints
 from reconciler.store.database import Database, LeaseClock
 from reconciler.store.git_decisions import SqlAcceptedPlans, SqlFollowing
@@ -38,6 +39,7 @@ class SqlStore:
     gone_pods: SqlGonePods
     sessions: SqlSessions
     placements: SqlPlacements
+    capacities: SqlCapacities
 
     def close(self) -> None:
         """Close every connection."""
@@ -72,4 +74,5 @@ def open_store(
         SqlGonePods(database),
         SqlSessions(database),
         SqlPlacements(database),
+        SqlCapacities(database),
     )

@@ -17,6 +17,7 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 from reconciler.protocols.agents import Agents
 from reconciler.protocols.alerts import AlertDeliveries
 from reconciler.protocols.backend import Epoch
+from reconciler.protocols.capacity import Capacities
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.git_decisions import AcceptedPlans, FollowingDecisions
 from reconciler.protocols.gone_pods import GonePods
@@ -101,6 +102,10 @@ class Stores(Protocol):
     def placements(self) -> Placements:
         """What was held of which node."""
 
+    @property
+    def capacities(self) -> Capacities:
+        """Which GPUs there were."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -163,6 +168,10 @@ class SqlStores:
     @property
     def placements(self) -> Placements:
         return self._store.placements
+
+    @property
+    def capacities(self) -> Capacities:
+        return self._store.capacities
 
     @property
     def database(self) -> Database:

@@ -1,0 +1,5 @@
+"""Showback: what became of every GPU and second, what each queue, user, class, job or GPU type had of it, and what that costs.
+
+Facts go in (`protocols/capacity.py`, `protocols/placements.py`), an account comes out; nothing here reads a clock or a store.
+`account.py` divides the time of every GPU.
+"""
