@@ -282,6 +282,20 @@ class SqlPlacements:
                 rows += connection.execute(wanted.limit(limit - len(rows)))
         return tuple(_placement(row) for row in sorted(rows, key=lambda row: (row.since, row.number)))
 
+    def in_window(self, start: Instant, end: Instant) -> tuple[NodePlacement, ...]:
+        """By the index of ends. Those of one gang are one and the same on all its nodes: a month has many."""
+        within = (placements.c.until > start) & (placements.c.since < end)
+        on_node = placement_nodes.c.placement, placement_nodes.c.node, placement_nodes.c.gpus, placement_nodes.c.tasks
+        lying = select(*on_node).where(placement_nodes.c.placement.in_(select(placements.c.number).where(within)))
+        with self._database.reading() as connection:
+            whole = {row.number: _placement(row) for row in connection.execute(select(*_COLUMNS).where(within))}
+            rows = connection.execute(lying).all()
+        found = (
+            NodePlacement(whole[number], NodeName(node), MilliGpu(gpus), _unpacked(NodeName(node), tasks))
+            for number, node, gpus, tasks in rows
+        )
+        return tuple(sorted(found, key=lambda one: (one.node, one.placement.since, one.placement.number)))
+
     def of_job(self, job: JobName, limit: int = 1_000) -> tuple[NodePlacement, ...]:
         """By the index of jobs."""
         own = select(*_COLUMNS, *_ON_NODE).select_from(_WITH_NODES).where(placements.c.job == job)

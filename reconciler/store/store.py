@@ -17,6 +17,7 @@ from reconciler.store.history import SqlHistory
 from reconciler.store.interventions import SqlInterventions
 from reconciler.store.jobs import SqlJobSource
 from reconciler.store.ledger import SqlLedger
+from reconciler.store.past_jobs import SqlPastJobs
 from reconciler.store.placements import SqlPlacements
 from reconciler.store.sessions import SqlSessions
 
@@ -40,6 +41,7 @@ class SqlStore:
     sessions: SqlSessions
     placements: SqlPlacements
     capacities: SqlCapacities
+    past_jobs: SqlPastJobs
 
     def close(self) -> None:
         """Close every connection."""
@@ -75,4 +77,5 @@ def open_store(
         SqlSessions(database),
         SqlPlacements(database),
         SqlCapacities(database),
+        SqlPastJobs(database),
     )

@@ -26,6 +26,7 @@ from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import Claim, Ledger
+from reconciler.protocols.past_jobs import PastJobs
 from reconciler.protocols.placements import Placements
 from reconciler.protocols.sessions import Sessions
 from reconciler.store.database import Database
@@ -106,6 +107,10 @@ class Stores(Protocol):
     def capacities(self) -> Capacities:
         """Which GPUs there were."""
 
+    @property
+    def past_jobs(self) -> PastJobs:
+        """What there was of jobs."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -172,6 +177,10 @@ class SqlStores:
     @property
     def capacities(self) -> Capacities:
         return self._store.capacities
+
+    @property
+    def past_jobs(self) -> PastJobs:
+        return self._store.past_jobs
 
     @property
     def database(self) -> Database:
