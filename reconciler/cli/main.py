@@ -64,6 +64,7 @@ COMMANDS: Final = {
     "agents": Subcommand("reconciler.cli.agents:agents", "Say which machines may speak for nodes."),
     "alerts": Subcommand("reconciler.cli.alerts:alerts", "List the webhooks that are told what happens."),
     "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
+    "showback": Subcommand("reconciler.cli.showback:showback", "Show what became of all GPU time, and what it costs."),
     "history": Subcommand("reconciler.cli.history:history", "Export what happened, to be replayed."),
     "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),
     "status": Subcommand("reconciler.cli.status:status", "Say how the control plane stands."),

@@ -1,4 +1,4 @@
-"""What Git says beside what a round decides: how jobs are kept alive, what users may ask for, which alerts go out, what GPUs cost."""
+"""What Git says beside what a round decides: how jobs are kept alive, what users may ask for, what alerts say, what GPUs cost."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Rate(Document, frozen=True):
         first, _, last = self.hours.partition("-")
         return _minute(first), _minute(last)
 
-    def fits(self, pool: str, gpu_type: GpuType, priority_class: str) -> bool:
+    def fits(self, pool: str, gpu_type: str, priority_class: str) -> bool:
         """Whether it is for such GPUs and jobs."""
         return (
             self.gpu_type in ("", gpu_type) and self.pool in ("", pool) and self.priority_class in ("", priority_class)

@@ -10,6 +10,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
+from reconciler.api.services import PastRecords
 from reconciler.control.capacity import CapacityRecorder
 from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.event_settler import EventSettler
@@ -80,7 +81,9 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
         services_of(
-            *known, place.unstartable, place.agents, None, (disks, starts), events.tell, narrow.tell, store.placements
+            *known,
+            *(place.unstartable, place.agents, None, (disks, starts), events.tell, narrow.tell, store.placements),
+            PastRecords(store.capacities, store.past_jobs),
         ),
         (
             ServerThread("loop", runner.run, runner.stop),

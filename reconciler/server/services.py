@@ -10,7 +10,7 @@ from reconciler.alerts.desk import AlertDesk
 from reconciler.api.git_services import GitServices
 from reconciler.api.payloads import FALLS_SHORT, HELD_BACK, LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
-from reconciler.api.services import Services
+from reconciler.api.services import PastRecords, Services
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.control.broken_limits import BrokenLimit, broken_limits
 from reconciler.control.control import NoPolicyError
@@ -138,6 +138,7 @@ def services_of(
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None,
     submitted: Callable[[Collection[JobName]], None] = lambda _: None,
     placements: Placements | None = None,
+    past: PastRecords | None = None,
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there are no placements."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
@@ -172,6 +173,7 @@ def services_of(
         submitted,
         placements,
         watch.verdicts,
+        past,
     )
 
 
