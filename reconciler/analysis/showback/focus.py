@@ -48,9 +48,9 @@ def columns_of(version: FocusVersion) -> tuple[str, ...]:
         *_COSTS, *_QUANTITIES, *_UNIT_PRICES, *_SELLERS[version],
         "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodStart", "BillingPeriodEnd",
         "ChargeCategory", "ChargeClass", "ChargeDescription", "ChargeFrequency", "ChargePeriodStart", "ChargePeriodEnd",
-        "ConsumedUnit", "InvoiceIssuerName", "PricingCategory", "PricingUnit", "ResourceId", "ResourceName", "ResourceType",
-        "ServiceCategory", "ServiceName", "ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceId", "SubAccountId", "SubAccountName",
-        "SubAccountType", "Tags",
+        "CommitmentDiscountStatus", "ConsumedUnit", "InvoiceId", "InvoiceIssuerName", "PricingCategory", "PricingUnit",
+        "ResourceId", "ResourceName", "ResourceType", "ServiceCategory", "ServiceName", "ServiceSubcategory", "SkuId", "SkuMeter",
+        "SkuPriceDetails", "SkuPriceId", "SubAccountId", "SubAccountName", "SubAccountType", "Tags",
     }  # fmt: skip
     return (*sorted(common), *own)
 
@@ -116,7 +116,9 @@ def _values(
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodStart": _time(charge.start),
         "ChargePeriodEnd": _time(charge.end),
+        "CommitmentDiscountStatus": "",
         "ConsumedUnit": "Hours",
+        "InvoiceId": "",
         "InvoiceIssuerName": issuer,
         "PricingCategory": "Standard",
         "PricingUnit": "Hours",
@@ -125,6 +127,7 @@ def _values(
         "ServiceSubcategory": "Other (Compute)",
         "SkuId": charge.gpu_type,
         "SkuMeter": "GPU time",
+        "SkuPriceDetails": json.dumps({"x_GpuType": charge.gpu_type, "x_RateCard": charge.rate_card}),
         "SkuPriceId": f"{charge.rate_card}/{charge.gpu_type}/{price:f}",
         "SubAccountId": charge.queue,
         "SubAccountName": charge.queue,
