@@ -38,8 +38,9 @@ from solver.policy.policy import Policy, Queue
 
 
 class PastRecords(NamedTuple):
-    """What is kept of the past beside placements."""
+    """What is kept of the past."""
 
+    placements: Placements
     capacities: Capacities
     jobs: PastJobs
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from reconciler.access.rights import Rights
 from reconciler.analysis.showback.account import GpuAccount, GpuKind, account_of, unwatched
-from reconciler.analysis.showback.statement import Charge, Facts, ShowbackBy, ShowbackRow, statement_of
+from reconciler.analysis.showback.statement import Charge, JobFacts, ShowbackBy, ShowbackRow, statement_of
 from reconciler.analysis.showback.tariff import Tariff, seconds_of
 from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.payloads import Payload
@@ -90,7 +90,7 @@ class ShowbackRoutes:
         account = account_of(window.start, window.end, spans, placements.in_window(window.start, window.end))
         _, policy = services.policy()
         tariff = Tariff(services.operations().rates, window.start, window.end, charges or "window")
-        facts = Facts(
+        facts = JobFacts(
             {job.name: job for job in services.past.jobs.between(window.start, window.end)},
             services.past.jobs.saved(window.start),
             placements.of_job,

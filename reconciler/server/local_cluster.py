@@ -78,13 +78,10 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
     alias_key = read_or_make_token(folder.alias_key, "key")
     place.begin()
-    known = plane, git.standing, runner, metrics, desk, git.following, alias_key
+    past = PastRecords(store.placements, store.capacities, store.past_jobs)
+    known = plane, git.standing, runner, metrics, desk, git.following, alias_key, place.unstartable
     return Parts(
-        services_of(
-            *known,
-            *(place.unstartable, place.agents, None, (disks, starts), events.tell, narrow.tell, store.placements),
-            PastRecords(store.capacities, store.past_jobs),
-        ),
+        services_of(*known, place.agents, None, (disks, starts), events.tell, narrow.tell, past),
         (
             ServerThread("loop", runner.run, runner.stop),
             ServerThread("events", events.run, events.stop),

@@ -34,7 +34,6 @@ from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import LedgerView
-from reconciler.protocols.placements import Placements
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.admission import AdmissionCheck
 from solver.model.snapshot import Snapshot
@@ -137,10 +136,9 @@ def services_of(
     watched: Sequence[ConditionSource] = (),
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None,
     submitted: Callable[[Collection[JobName]], None] = lambda _: None,
-    placements: Placements | None = None,
     past: PastRecords | None = None,
 ) -> Services:
-    """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there are no placements."""
+    """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there is no `past`."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
     return Services(
         plane.jobs,
@@ -158,9 +156,7 @@ def services_of(
         watch.status,
         watch.ready,
         runner.wake,
-        plane.checkpoints,
-        plane.interventions,
-        plane.health,
+        *(plane.checkpoints, plane.interventions, plane.health),
         watch.operations,
         alerts,
         following,
@@ -171,7 +167,7 @@ def services_of(
         agents,
         cancelled,
         submitted,
-        placements,
+        past.placements if past else None,
         watch.verdicts,
         past,
     )

@@ -86,7 +86,7 @@ def test_when_attempts_saved_last_though_what_they_saved_is_deleted(stores: Stor
     stores.checkpoints.delete(lead(stores), bad.key)
 
     def saved(start: int) -> dict[tuple[str, int], Instant]:
-        return dict(stores.past_jobs.saved(NOW.after(start)))
+        return {(job, attempt): at for (job, attempt), at in stores.past_jobs.saved(NOW.after(start)).items()}
 
     assert saved(0) == {("a", 1): NOW.after(20), ("a", 2): NOW.after(40)}
     assert saved(20) == {("a", 2): NOW.after(40)}

@@ -77,7 +77,7 @@ class Charge(Document, frozen=True, omit_defaults=False):
     redacted: bool = False
 
 
-class Facts(NamedTuple):
+class JobFacts(NamedTuple):
     """What is known of jobs beside the account.
 
     `saved`: when attempts saved their work last. `placed`: all that a job ever held, asked where an attempt goes on behind the
@@ -129,14 +129,14 @@ class _Line(NamedTuple):
     is_hidden: bool
 
 
-class Statement(NamedTuple):
+class ShowbackStatement(NamedTuple):
     """`rows`: the most GPU time first. `charges`: the same time by period and price."""
 
     rows: tuple[ShowbackRow, ...]
     charges: tuple[Charge, ...]
 
 
-def statement_of(account: GpuAccount, facts: Facts, tariff: Tariff, by: ShowbackBy) -> Statement:
+def statement_of(account: GpuAccount, facts: JobFacts, tariff: Tariff, by: ShowbackBy) -> ShowbackStatement:
     """Every held piece of the account is in exactly one row, and in charges that together are as long."""
     sums, lines = defaultdict[_Key, _Sum](_Sum), Counter[_Line]()
     ends = dict(_ends(account, facts))
@@ -164,7 +164,7 @@ def statement_of(account: GpuAccount, facts: Facts, tariff: Tariff, by: Showback
     charges = sorted(
         map(_charge, lines.items()), key=lambda one: (one.start, one.queue, one.user, one.job, one.gpu_type)
     )
-    return Statement(tuple(rows), tuple(charges))
+    return ShowbackStatement(tuple(rows), tuple(charges))
 
 
 def _key(
@@ -185,7 +185,7 @@ def _key(
             return _Key(gpu_type)
 
 
-def _waiting_key(by: ShowbackBy, job: PastJob, facts: Facts) -> _Key:
+def _waiting_key(by: ShowbackBy, job: PastJob, facts: JobFacts) -> _Key:
     """A job that takes one of several GPU types waits for none of them."""
     gpu_type = job.gpu_types[0] if len(job.gpu_types) == 1 else ""
     hidden = not facts.sees(job.queue, job.user)
@@ -207,7 +207,7 @@ def _add_loss(total: _Sum, piece: HeldPiece, ended: PlacementEnd, saved_at: Inst
         total.failed += lost
 
 
-def _ends(account: GpuAccount, facts: Facts) -> Iterator[tuple[Attempt, PlacementEnd]]:
+def _ends(account: GpuAccount, facts: JobFacts) -> Iterator[tuple[Attempt, PlacementEnd]]:
     """How attempts ended: as the last of their placements did, which may lie behind the window."""
     last: dict[Attempt, Placement] = {}
     for piece in account.held:
@@ -232,7 +232,7 @@ def _keep_later(last: dict[Attempt, Placement], placement: Placement) -> None:
         last[of] = placement
 
 
-def _waiting(account: GpuAccount, facts: Facts) -> Iterator[tuple[PastJob, int]]:
+def _waiting(account: GpuAccount, facts: JobFacts) -> Iterator[tuple[PastJob, int]]:
     """What each job asked for, for as long as it was there and held nothing."""
     held = defaultdict[JobName, set[tuple[int, int]]](set)
     for piece in account.held:

@@ -154,7 +154,7 @@ class Site:
             access=lambda: self.access,
             agents=self.agents,
             placements=self.store.placements,
-            past=PastRecords(self.store.capacities, self.store.past_jobs),
+            past=PastRecords(self.store.placements, self.store.capacities, self.store.past_jobs),
             unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ from reconciler.documents.operations import Operations
 from reconciler.model.clock import VirtualClock
 from reconciler.model.job_record import JobOutcome
 from reconciler.model.rate_card import Price, Rate, RateCard
-from reconciler.protocols.capacity import NodeCapacity
+from reconciler.protocols.capacity import DeviceState, NodeCapacity
 from solver.model.quantities import Duration
 from solver.model.workload import JobName
 from tests.contracts.simulated_worlds import NODES
@@ -40,8 +41,9 @@ def ran(site: Site) -> Site:
     site.bind("holds", gpus(1, 3))
     site.store.jobs.finish(site.epoch(), JobName("done"), JobOutcome("succeeded", NOW.after(HOUR)))
     site.store.ledger.release(site.epoch(), JobName("done"), 1, NOW.after(HOUR))
+    idle: DeviceState = "idle"
     there = {
-        node.name: NodeCapacity(node.pool, H100, tuple(gpu.id for gpu in node.gpus), ("idle",) * len(node.gpus))
+        node.name: NodeCapacity(node.pool, H100, tuple(gpu.id for gpu in node.gpus), (idle,) * len(node.gpus))
         for node in NODES
     }
     site.store.capacities.keep(site.epoch(), there, NOW)
@@ -76,7 +78,7 @@ def test_what_each_had_and_what_became_of_the_rest(client: Client) -> None:
         states = row.allocated + row.idle + row.reserved + row.unhealthy + row.partitioning
         assert (states, row.gpu_type) == (row.capacity, "H100")
     assert sum(row.allocated for row in found.capacity) == 6 * 3600
-    assert (found.overheld, found.currency, found.charges, found.unwatched_seconds) == (0, "", (), 0)
+    assert (found.overheld, found.currency, found.charges, found.unwatched_seconds) == (Decimal(0), "", (), 0.0)
     assert {row.active for row in found.rows} == {row.cost for row in found.rows} == {None}
 
 

@@ -1,5 +1,4 @@
-"""Real stores with a random history: kills in the middle of a write, clocks that are set back and forth. No second is left out
-or counted twice, whatever part of the history is asked for."""
+"""Random histories in real stores, with kills and clocks set back: no moment is left out or counted twice."""
 
 from __future__ import annotations
 

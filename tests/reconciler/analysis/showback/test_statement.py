@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.analysis.showback.account import account_of
-from reconciler.analysis.showback.statement import Facts, ShowbackBy, ShowbackRow, Statement, statement_of
+from reconciler.analysis.showback.statement import JobFacts, ShowbackBy, ShowbackRow, ShowbackStatement, statement_of
 from reconciler.analysis.showback.tariff import Per, Tariff, hours_of
 from reconciler.model.rate_card import Price, Rate, RateCard
 from reconciler.protocols.past_jobs import PastJob
@@ -48,24 +48,24 @@ def job(
     return made._replace(**also)  # type: ignore[arg-type]
 
 
-def facts_of(*jobs: PastJob, **also: object) -> Facts:
-    known = Facts({one.name: one for one in jobs}, {}, lambda _: (), lambda _, __: True, "standard")
+def facts_of(*jobs: PastJob, **also: object) -> JobFacts:
+    known = JobFacts({one.name: one for one in jobs}, {}, lambda _: (), lambda _, __: True, "standard")
     return known._replace(**also)  # type: ignore[arg-type]
 
 
 def told(
     *held: NodePlacement,
-    facts: Facts | None = None,
+    facts: JobFacts | None = None,
     by: ShowbackBy = "job",
     cards: tuple[RateCard, ...] = (),
     end: int = END,
     per: Per = "window",
-) -> Statement:
+) -> ShowbackStatement:
     account = account_of(at(0), at(end), [NODE], held)
     return statement_of(account, facts or facts_of(), Tariff(cards, at(0), at(end), per), by)
 
 
-def rows(statement: Statement) -> dict[str, ShowbackRow]:
+def rows(statement: ShowbackStatement) -> dict[str, ShowbackRow]:
     return {row.name: row for row in statement.rows}
 
 
@@ -111,7 +111,7 @@ def test_what_an_attempt_had_done_since_its_last_checkpoint_is_lost(
     held = placed("a", "n", 0, 5 * HOUR, whole("n", 0), ended=ended)
     known = facts_of(job("a"), saved={(JobName("a"), 1): at(3 * HOUR), (JobName("a"), 2): at(4 * HOUR)})
     row = rows(told(held, facts=known))["a"]
-    assert (row.lost_to_evictions, row.lost_to_failures) == (evicted * 3600, failed * 3600)
+    assert (row.lost_to_evictions, row.lost_to_failures) == (Decimal(evicted * 3600), Decimal(failed * 3600))
     without = rows(told(held))["a"]
     assert without.lost_to_evictions + without.lost_to_failures == (5 * 3600 if evicted or failed else 0)
 
@@ -149,11 +149,17 @@ def test_a_job_waits_while_it_is_there_and_holds_nothing() -> None:
 def test_what_is_not_measured_is_unknown_and_never_nothing() -> None:
     held = placed("a", "n", 0, HOUR, whole("n", 0)), placed("b", "n", 0, HOUR, whole("n", 1))
     (row,) = told(*held, by="queue").rows
-    assert (row.active, row.idle_held, row.unmeasured, row.cost, row.unpriced) == (None, None, 7200, None, 7200)
+    assert (row.active, row.idle_held, row.unmeasured, row.cost, row.unpriced) == (
+        None,
+        None,
+        Decimal(7200),
+        None,
+        Decimal(7200),
+    )
 
     known = facts_of(used=lambda piece: piece.amount // 4 if piece.placement.job == "a" else None)
     (row,) = told(*held, by="queue", facts=known).rows
-    assert (row.active, row.idle_held, row.unmeasured) == (900, 2700, 3600)
+    assert (row.active, row.idle_held, row.unmeasured) == (Decimal(900), Decimal(2700), Decimal(3600))
 
 
 def test_what_a_caller_may_not_see_is_one_row_without_a_name() -> None:
@@ -168,15 +174,21 @@ def test_what_a_caller_may_not_see_is_one_row_without_a_name() -> None:
     for by in ("job", "user"):
         statement = told(*held, facts=known, by=by)
         hidden, seen = statement.rows
-        assert (hidden.name, hidden.redacted, hidden.queue, hidden.user, hidden.allocated) == ("", True, "", "", 7200)
-        assert (seen.redacted, seen.user, hidden.waiting) == (False, "ann", (9 + 10) * 3600)
+        assert (hidden.name, hidden.redacted, hidden.queue, hidden.user, hidden.allocated) == (
+            "",
+            True,
+            "",
+            "",
+            Decimal(7200),
+        )
+        assert (seen.redacted, seen.user, hidden.waiting) == (False, "ann", Decimal((9 + 10) * 3600))
         assert not {"b", "c", "w", "bob", "cid"} & {one for row in statement.rows for one in (row.name, row.user)}
         assert {(one.job, one.user, one.redacted) for one in statement.charges} == {
             ("a" if by == "job" else "", "ann", False),
             ("", "", True),
         }
     (team, _) = told(*held, facts=known, by="queue").rows
-    assert (team.name, team.allocated, team.redacted) == ("team", 3 * 3600, False)
+    assert (team.name, team.allocated, team.redacted) == ("team", Decimal(3 * 3600), False)
 
 
 CARD = RateCard(
@@ -187,8 +199,8 @@ CARD = RateCard(
 def test_costs_are_what_has_a_price_and_the_rest_is_told() -> None:
     held = placed("a", "n", 0, 3 * HOUR, whole("n", 0, 1)), placed("b", "n", 0, HOUR, whole("n", 2))
     found = rows(told(*held, cards=(CARD,)))
-    assert (found["a"].cost, found["a"].unpriced) == (10, 2 * 3600)
-    assert (found["b"].cost, found["b"].unpriced) == (None, 3600)
+    assert (found["a"].cost, found["a"].unpriced) == (Decimal(10), Decimal(2 * 3600))
+    assert (found["b"].cost, found["b"].unpriced) == (None, Decimal(3600))
 
 
 def test_parts_of_a_gpu_cost_by_their_share() -> None:
@@ -205,9 +217,9 @@ def test_charges_divide_the_time_by_day() -> None:
     found = [(one.start - at(0), one.quantity, one.cost, one.price, one.rate_card) for one in statement.charges]
     price = Price.parse("2.5")
     assert found == [
-        (0, 4, 10, price, "card"),
-        (24 * HOUR, 24, 60, price, "card"),
-        (48 * HOUR, 2, 5, price, "card"),
+        (0, Decimal(4), Decimal(10), price, "card"),
+        (24 * HOUR, Decimal(24), Decimal(60), price, "card"),
+        (48 * HOUR, Decimal(2), Decimal(5), price, "card"),
     ]
     charge = statement.charges[0]
     assert (charge.queue, charge.user, charge.job, charge.pool, charge.gpu_type) == ("team", "", "", "p", "H100")

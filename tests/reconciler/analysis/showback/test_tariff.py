@@ -42,7 +42,7 @@ def priced(tariff: Tariff, one: HeldPiece, priority_class: str = "") -> Counter[
     found: Counter[str] = Counter()
     for part in tariff.priced(one, priority_class):
         found[str(part.rate.per_gpu_hour) if part.rate else "none"] += part.amount // 1000
-    return Counter({price: ms / HOUR for price, ms in found.items()})  # type: ignore[arg-type]
+    return Counter({price: ms / HOUR for price, ms in found.items()})
 
 
 @pytest.mark.parametrize(
