@@ -19,6 +19,9 @@ from solver.model.workload import JobName, TaskPlacement
 from tests.contracts.stores import LEASE, NOW, SqlStores, lead, sqlite_stores
 
 
+LATER = LEASE + 1
+
+
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[SqlStores]:
     with sqlite_stores(tmp_path) as made:
@@ -128,11 +131,17 @@ def test_what_another_leader_wrote_is_read_first(stores: SqlStores) -> None:
     recorder, other = CapacityRecorder(stores.capacities), CapacityRecorder(stores.capacities)
     old = lead(stores)
     recorder.keep(old, seen(node("n1")))
-    later = LEASE + 1
-    other.keep(lead(stores, "second", NOW.after(later)), seen(node("n1", ready=False), at=later))
+    other.keep(lead(stores, "second", NOW.after(LATER)), seen(node("n1", ready=False), at=LATER))
+    recorder.keep(lead(stores, "first", NOW.after(3 * LATER)), seen(node("n1"), at=3 * LATER))
+    assert states(stores) == ("idle",) * 3
+
+
+def test_one_that_leads_no_more_keeps_nothing(stores: SqlStores) -> None:
+    recorder, old = CapacityRecorder(stores.capacities), lead(stores)
+    recorder.keep(old, seen(node("n1")))
+    lead(stores, "second", NOW.after(LATER))
     with pytest.raises(StaleEpochError):
-        recorder.keep(old, seen(node("n1", cordoned=True), at=later))
-    recorder.keep(lead(stores, "first", NOW.after(3 * later)), seen(node("n1"), at=3 * later))
+        recorder.keep(old, seen(node("n1", cordoned=True), at=LATER))
     assert states(stores) == ("idle",) * 3
 
 
