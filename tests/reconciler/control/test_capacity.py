@@ -18,7 +18,6 @@ from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import JobName, TaskPlacement
 from tests.contracts.stores import LEASE, NOW, SqlStores, lead, sqlite_stores
 
-
 LATER = LEASE + 1
 
 
