@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
+from threading import Event, Semaphore
 
 import msgspec
 import pytest
@@ -19,7 +21,8 @@ from reconciler.model.clock import VirtualClock
 from reconciler.model.job_record import JobOutcome
 from reconciler.model.rate_card import Price, Rate, RateCard
 from reconciler.protocols.capacity import DeviceState, NodeCapacity
-from solver.model.quantities import Duration
+from reconciler.protocols.placements import NodePlacement, Placements
+from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import H100, NOW, TOKEN, Site, spec
@@ -149,3 +152,33 @@ def test_where_jobs_are_pods_there_is_none(of_pods: Client) -> None:
     with pytest.raises(ApiError) as refused:
         of_pods.past.showback()
     assert (refused.value.problem.status, refused.value.problem.code) == (404, "no-placements")
+
+
+class SlowPlacements:
+    """Placements that are read when a test lets them."""
+
+    def __init__(self, placements: Placements) -> None:
+        self._placements, self.asked, self.go_on = placements, Semaphore(0), Event()
+        self.of_job = placements.of_job
+
+    def in_window(self, start: Instant, end: Instant) -> tuple[NodePlacement, ...]:
+        self.asked.release()
+        assert self.go_on.wait(60)
+        return self._placements.in_window(start, end)
+
+
+def test_no_more_than_two_are_worked_out_at_once(ran: Site) -> None:
+    known, slow = ran.services(), SlowPlacements(ran.store.placements)
+    assert known.past
+    services = replace(known, past=known.past._replace(placements=slow))  # type: ignore[arg-type]
+    guard = Guard(TOKEN, user="alice")
+    with ApiServer(services, guard) as server, Client(server.url, TOKEN) as client, ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(client.past.showback, since=START, to=END) for _ in range(2)]
+        for _ in both:
+            assert slow.asked.acquire(timeout=60)
+        with pytest.raises(ApiError) as refused:
+            client.past.showback(since=START, to=END)
+        assert (refused.value.problem.status, refused.value.problem.code) == (503, "too-many-statements")
+        slow.go_on.set()
+        assert [in_hours(each.result()) for each in both] == [{"team": 3, "other": 3}] * 2
+        assert in_hours(client.past.showback(since=START, to=END)) == {"team": 3, "other": 3}
