@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -152,7 +152,21 @@ def _issued(file: Path, version: FocusVersion) -> Iterator[FocusLine]:
         if tuple(reader.fieldnames or ()) != columns_of(version):
             fix = f"Name a file that `quorate showback -o focus --focus {version}` wrote."
             raise CommandFailedError("it does not have the columns of such an export", place=str(file), fix=fix)
-        yield from (FocusLine(row) for row in reader)
+        for row in reader:
+            if not _is_whole(row):
+                fix = "Take the file as it was written: what it says is subtracted."
+                raise CommandFailedError("the line is not whole", place=f"{file}:{reader.line_num}", fix=fix)
+            yield FocusLine(row)
+
+
+def _is_whole(row: Mapping[str | None, str | None]) -> bool:
+    """Whether a line has all cells and no more, and numbers where they are counted with."""
+    if None in row or None in row.values():
+        return False
+    try:
+        return all(Decimal(row[name] or "").is_finite() for name in ("PricingQuantity", "ListUnitPrice"))
+    except InvalidOperation:
+        return False
 
 
 def _zone(name: str | None) -> ZoneInfo | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -205,3 +207,33 @@ def test_a_correction_adds_lines_and_rewrites_none(cluster: Cluster, quorate: Qu
         io.StringIO(quorate(*window, "--issued", str(issued), "--invoiced-until", "2023-11-01").out)
     )
     assert {row["ChargeClass"] for row in current} == {""}
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda line: line[:-40], lambda line: line + ",x", lambda line: line.replace("2.5", "2,5")]
+)
+def test_an_export_that_is_not_as_it_was_written_is_refused(
+    cluster: Cluster, quorate: Quorate, tmp_path: Path, spoil: Callable[[str], str]
+) -> None:
+    cluster.price(CARD)
+    issued = tmp_path / "issued.csv"
+    quorate("showback", "-o", "focus", "--out", str(issued))
+    first, second, *_ = issued.read_text().splitlines()
+    issued.write_text(f"{first}\n{spoil(second)}\n")
+    ran = quorate("showback", "-o", "focus", "--issued", str(issued))
+    assert (ran.exit_code, ran.out, f"{issued}:2: the line is not whole" in ran.err) == (ExitCode.ERROR, "", True)
+
+
+def test_a_person_who_waits_is_told_that_it_is_being_worked_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(showback, "PROGRESS_AFTER_S", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with showback._progress():
+        while "adding up ..." not in "".join(told):
+            told.append(capsys.readouterr().err)
+    monkeypatch.setattr(showback, "PROGRESS_AFTER_S", 3600.0)
+    with showback._progress():
+        pass
+    assert capsys.readouterr().err == ""
