@@ -1,1 +1,1 @@
-"""The past and the possible: back-tests, traces, and reports of reviews and problems."""
+"""The past and the possible: back-tests, traces, showback, and reports of reviews and problems."""

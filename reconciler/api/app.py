@@ -59,6 +59,7 @@ from reconciler.api.policy_payloads import (
 from reconciler.api.policy_routes import PolicyRoutes
 from reconciler.api.probe_routes import ProbeRoutes
 from reconciler.api.services import Services
+from reconciler.api.showback import Showback, ShowbackRoutes
 from reconciler.api.timeline import QueueUseOverTime, Timeline
 from reconciler.api.timeline_routes import TimelineRoutes
 from reconciler.api.top import Top
@@ -72,7 +73,7 @@ from solver.model.snapshot import Snapshot
 _DESCRIBED: list[type[msgspec.Struct]] = [
     AgentList, AgentToken, AgentTokenAsked, ApiProblem, ApprovalAsked, ApprovalList, CheckpointList, EventList, GroupView,
     InterventionAsked, InterventionList, JobList, JobView, LookAsked, NodeList, PolicyView, QueueList, QueueUseOverTime,
-    RecordedJobList, RoundList, RoundRecord, SampleList, Snapshot, Status, SuspensionAsked, SuspensionList, Timeline, Top,
+    RecordedJobList, RoundList, RoundRecord, SampleList, Showback, Snapshot, Status, SuspensionAsked, SuspensionList, Timeline, Top,
     TrialList, WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
 ]  # fmt: skip
 
@@ -119,6 +120,7 @@ def create_app(
     app.include_router(WebhookRoutes(services).router)
     app.include_router(HistoryRoutes(services).router)
     app.include_router(TimelineRoutes(services).router)
+    app.include_router(ShowbackRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     app.include_router(AlertRoutes(services).router)
     app.include_router(AgentRoutes(services).router)

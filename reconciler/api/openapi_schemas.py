@@ -20,6 +20,7 @@ _SCALARS: Final[dict[type[inspect.Type], Schema]] = {
     inspect.IntType: {"type": "integer"},
     inspect.FloatType: {"type": "number"},
     inspect.BoolType: {"type": "boolean"},
+    inspect.DecimalType: {"type": "string", "format": "decimal"},
     inspect.NoneType: {"type": "null"},
     inspect.AnyType: {},
 }

@@ -51,6 +51,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "GET /v1/history": "look",
     "GET /v1/timeline": "look",
     "GET /v1/usage": "look",
+    "GET /v1/showback": "look",
     "GET /v1/snapshot/aliased": "plan",
     "GET /v1/status": "look",
     "GET /v1/policy": "look",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.desk import AlertDesk
@@ -19,12 +20,14 @@ from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.clock import Clock
 from reconciler.model.task_log import Logs
 from reconciler.protocols.backend import Unstartable
+from reconciler.protocols.capacity import Capacities
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import LedgerView
+from reconciler.protocols.past_jobs import PastJobs
 from reconciler.protocols.placements import Placements
 from reconciler.protocols.terminals import NO_TERMINALS, Terminals
 from solver.model.cluster import GpuType
@@ -33,6 +36,14 @@ from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict
 from solver.plan.reasons import AnyReason
 from solver.policy.policy import Policy, Queue
+
+
+class PastRecords(NamedTuple):
+    """What is kept of the past."""
+
+    placements: Placements
+    capacities: Capacities
+    jobs: PastJobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,7 @@ class Services:
     `alias_key` is what names of users and jobs are hidden with. `agents`: None where jobs do not run on machines with agents.
     `placements`: None where jobs are pods, of which no ledger here says what they held. `verdicts`: all that the last plan says of
     jobs; None while a part of that is still to come. `gpu_types`: those of declared nodes, for which a name may be short; raises
-    NoPolicyError.
+    NoPolicyError. `past`: None where there are no placements.
     """
 
     jobs: JobSource
@@ -84,6 +95,7 @@ class Services:
     placements: Placements | None = None
     verdicts: Callable[[], Sequence[Verdict] | None] = lambda: None
     gpu_types: Callable[[], Collection[GpuType]] = lambda: ()
+    past: PastRecords | None = None
 
     def storages(self) -> dict[str, CheckpointPolicy]:
         """The CheckpointPolicies in force by name; none before there is a policy."""

@@ -43,6 +43,9 @@ SECTIONS: Final = {
         "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
         "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and the jobs on them."),
         "inventory": Subcommand("reconciler.cli.inventory:inventory", "Show the GPUs of this machine."),
+        "showback": Subcommand(
+            "reconciler.cli.showback:showback", "Show what became of all GPU time, and what it costs."
+        ),
         "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
         "history": Subcommand("reconciler.cli.history:history", "Export what happened, to be replayed."),
         "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),

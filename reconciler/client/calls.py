@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
+from reconciler.analysis.showback.statement import ShowbackBy
 from reconciler.api.agent_payloads import AgentList, AgentToken, AgentTokenAsked
 from reconciler.api.alert_payloads import SampleList, WebhookList
 from reconciler.api.payloads import InterventionAsked, InterventionList, RecordedJobList
@@ -18,6 +19,7 @@ from reconciler.api.policy_payloads import (
     SuspensionAsked,
     SuspensionList,
 )
+from reconciler.api.showback import Showback
 from reconciler.api.timeline import QueueUseOverTime, Timeline
 from reconciler.client.transport import Transport
 from reconciler.model.envelope import Envelope
@@ -197,6 +199,11 @@ class PastCalls:
         """GPUs that the queues right below one held over time; without a queue, those that have no parent."""
         stated = {"queue": queue, "from": since, "to": to, "step": step}
         return decode(self._transport.call("GET", "/v1/usage", params=_given(stated)), QueueUseOverTime)
+
+    def showback(self, by: ShowbackBy = "queue", since: str = "7d", to: str = "", charges: str = "") -> Showback:
+        """What became of all GPU time, and what each queue, user, class, job or GPU type had of it. `charges`: docs/api.md."""
+        stated = {"by": by, "from": since, "to": to, "charges": charges}
+        return decode(self._transport.call("GET", "/v1/showback", params=_given(stated)), Showback)
 
 
 def _given(stated: Mapping[str, str | int]) -> dict[str, str | int]:

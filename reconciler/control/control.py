@@ -10,7 +10,7 @@ from reconciler.control.queue_use import QueueUses
 from reconciler.documents.operations import Operations
 from reconciler.model.clock import Clock
 from reconciler.model.task_log import Logs
-from reconciler.protocols.backend import Backend
+from reconciler.protocols.backend import Backend, Epoch
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.history import History
@@ -108,7 +108,8 @@ class ControlPlane:
     """`holder` names this process in the lease: no two living ones may share it.
 
     `prepare`: hears of the nodes for which a round is to be decided, before a pass looks at them. `ask`: hears of that round as
-    soon as it is known, so that it may be begun beside what is done before `solve`.
+    soon as it is known, so that it may be begun beside what is done before `solve`. `keep_capacity`: puts on record what it says
+    of GPUs.
     """
 
     holder: str
@@ -127,3 +128,4 @@ class ControlPlane:
     terminals: Terminals = NO_TERMINALS
     prepare: Callable[[Collection[Node]], None] = lambda _: None
     ask: Callable[[Snapshot, Policy], None] = lambda _, __: None
+    keep_capacity: Callable[[Epoch, Snapshot], None] = lambda _, __: None

@@ -94,8 +94,10 @@ class LedgerSite:
         return settled + InterventionController(self.plane, self._leader.epoch).settle(look.policy, look.declared)
 
     def observe(self, look: LedgerLook) -> Snapshot:
-        """Join what Git declares, what the backend reports, what each job holds and what wants to run."""
-        return observe(self.plane, look.sighted, look.declared, look.policy, look.operations)
+        """Join what Git declares, what the backend reports, what each job holds and what wants to run; keep what GPUs there are."""
+        snapshot = observe(self.plane, look.sighted, look.declared, look.policy, look.operations)
+        self.plane.keep_capacity(self._leader.epoch, snapshot)
+        return snapshot
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the ledger."""

@@ -24,6 +24,7 @@ from reconciler.documents.topology import TopologySpec
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.problem import START, InvalidDocumentsError, Problem, problem_at
+from reconciler.model.rate_card import RateCard
 from reconciler.model.retry_policy import RetryPolicy
 from solver.policy.division import MigGeometry, SharingPolicy
 from solver.policy.policy import PriorityClass, Queue, SchedulingPolicy
@@ -42,6 +43,7 @@ _KEPT: dict[str, tuple[str, Any]] = {
     "PriorityClass": ("classes", PriorityClass),
     "Queue": ("queues", Queue),
     "Reservation": ("reservations", DeclaredReservation),
+    "RateCard": ("rates", RateCard),
     "RetryPolicy": ("retries", RetryPolicy),
     "SchedulingPolicy": ("settings", SchedulingPolicy),
     "SharingPolicy": ("sharing", SharingPolicy),
@@ -69,6 +71,7 @@ class DocumentSet:
     access: list[Declaration[AccessPolicy]] = field(default_factory=list)
     alerts: list[Declaration[AlertPolicy]] = field(default_factory=list)
     health: list[Declaration[HealthPolicy]] = field(default_factory=list)
+    rates: list[Declaration[RateCard]] = field(default_factory=list)
     tests: list[Declaration[PolicyTest]] = field(default_factory=list)
     pools: list[Declaration[NodePoolSpec]] = field(default_factory=list)
     topologies: list[Declaration[TopologySpec]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What Git says beside what a round decides: how jobs are kept alive, what users may ask for, what webhooks are told."""
+"""What Git says beside what a round decides: how jobs are kept alive, what users may ask for, what alerts say, what GPUs cost."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.rate_card import RateCard
 from reconciler.model.retry_policy import NO_RETRIES, RetryPolicy
 from solver.model.document import Document
 from solver.policy.images import ImagePolicy
@@ -14,7 +15,8 @@ from solver.policy.images import ImagePolicy
 class Operations(Document, frozen=True):
     """The rules of one revision that rounds do not read. What happens to a job by them reaches rounds through the snapshot.
 
-    `checkpoints`, `retry` and `alerts` are sorted by name. `access` None: the holder of the state folder's token may do everything.
+    `checkpoints`, `retry` and `alerts` are sorted by name, `rates` by their begin. `access` None: the holder of the state folder's
+    token may do everything.
     `health` None: it is not judged whether nodes are well.
     """
 
@@ -24,6 +26,7 @@ class Operations(Document, frozen=True):
     alerts: tuple[AlertPolicy, ...] = ()
     health: HealthPolicy | None = None
     images: ImagePolicy = ImagePolicy()
+    rates: tuple[RateCard, ...] = ()
 
     @property
     def storages(self) -> dict[str, CheckpointPolicy]:

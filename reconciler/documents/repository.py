@@ -30,6 +30,7 @@ from reconciler.documents.operations import Operations
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.policy_tests import names_of, policy_test_problems
 from reconciler.documents.quota import QuotaTree
+from reconciler.documents.rate_cards import rate_card_problems
 from reconciler.documents.reservations import reservation_problems
 from reconciler.documents.retries import retry_problems
 from reconciler.documents.sharing import sharing_problems
@@ -147,6 +148,9 @@ def _problems_together(found: DocumentSet) -> Iterator[Problem]:
     yield from access_problems(found.access, found.known("Queue"))
     yield from health_problems(found.health)
     yield from alert_problems(found.alerts, found.known("Queue"))
+    yield from rate_card_problems(
+        found.rates, set(capacity) if complete else None, found.known("NodePool"), found.known("PriorityClass")
+    )
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
     names = names_of(
         found.queues, found.known("Queue"), found.known("PriorityClass"), found.pools if complete else None
@@ -218,4 +222,5 @@ def _operations(found: DocumentSet) -> Operations:
         tuple(sorted((known.value for known in found.alerts), key=lambda known: known.name)),
         found.health[0].value if found.health else None,
         found.settings[0].value.images if found.settings else ImagePolicy(),
+        tuple(sorted((known.value for known in found.rates), key=lambda known: known.start)),
     )

@@ -31,6 +31,7 @@ FOLDER_OF_KIND: Final = {
     "AccessPolicy": "policies",
     "AlertPolicy": "policies",
     "HealthPolicy": "policies",
+    "RateCard": "policies",
     "PolicyTest": "policies/tests",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",

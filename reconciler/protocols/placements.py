@@ -107,6 +107,9 @@ class Placements(Protocol):
     ) -> tuple[Placement, ...]:
         """Those of these queues in a window, by since when; no more than `limit` are read, in no order of theirs."""
 
+    def in_window(self, start: Instant, end: Instant) -> tuple[NodePlacement, ...]:
+        """All of a window, by node and since when."""
+
     def of_job(self, job: JobName, limit: int = 1_000) -> tuple[NodePlacement, ...]:
         """Those of one job, in all its attempts, by since when and by node; the newest where there are more."""
 

@@ -10,6 +10,8 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
+from reconciler.api.services import PastRecords
+from reconciler.control.capacity import CapacityRecorder
 from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.metrics import Metrics
@@ -26,6 +28,7 @@ from reconciler.node.local.retention import AttemptRetention
 from reconciler.node.local_driver import driver_for, gpus_of, use_of
 from reconciler.protocols.history import History
 from reconciler.server.alerts import alert_services
+from reconciler.server.capacity_watch import CapacityWatch
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.disk import StateDisks
 from reconciler.server.execution_platform import ExecutionPlatform, TaskRunner
@@ -72,15 +75,13 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
     runner = _runner(plane, narrow, events, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
-    pruning = Pruning(history, store.placements, git.standing, clock, runner.epoch)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
     alias_key = read_or_make_token(folder.alias_key, "key")
     place.begin()
-    known = plane, git.standing, runner, metrics, desk, git.following, alias_key
+    past = PastRecords(store.placements, store.capacities, store.past_jobs)
+    known = plane, git.standing, runner, metrics, desk, git.following, alias_key, place.unstartable
     return Parts(
-        services_of(
-            *known, place.unstartable, place.agents, None, (disks, starts), events.tell, narrow.tell, store.placements
-        ),
+        services_of(*known, place.agents, None, (disks, starts), events.tell, narrow.tell, past),
         (
             ServerThread("loop", runner.run, runner.stop),
             ServerThread("events", events.run, events.stop),
@@ -89,10 +90,21 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
             ServerThread("checkpoints", checkpoints.run, checkpoints.stop),
             ServerThread("alerts", alerts.run, alerts.stop),
             *place.members,
-            ServerThread("pruning", pruning.run, pruning.stop),
+            *_keeping_records(store, history, git.standing, clock, runner),
         ),
         store,
         ending=place.ending,
+    )
+
+
+def _keeping_records(
+    store: SqlStore, history: History, policies: PolicySource, clock: Clock, runner: Runner
+) -> tuple[ServerThread, ...]:
+    pruning = Pruning(history, store.placements, store.capacities, policies, clock, runner.epoch)
+    watch = CapacityWatch(store.capacities, clock, runner.epoch)
+    return (
+        ServerThread("pruning", pruning.run, pruning.stop),
+        ServerThread("capacity watch", watch.run, watch.stop),
     )
 
 
@@ -190,4 +202,5 @@ def _plane(
         clock=clock,
         prepare=rounds.prepare,
         ask=rounds.ask,
+        keep_capacity=CapacityRecorder(store.capacities).keep,
     )

@@ -1,4 +1,4 @@
-"""The thread that deletes rounds and placements which the policy says are old, beside the loop and under its epoch."""
+"""The thread that deletes rounds, placements and past capacity that the policy says are old, beside the loop, under its epoch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from threading import Event as Signal
 from reconciler.control.control import NoPolicyError, PolicySource
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch, StaleEpochError
+from reconciler.protocols.capacity import Capacities
 from reconciler.protocols.history import History
 from reconciler.protocols.placements import Placements
 from solver.model.quantities import Duration, Instant
@@ -20,6 +21,7 @@ class Pruning:
 
     history: History
     placements: Placements
+    capacities: Capacities
     policies: PolicySource
     clock: Clock
     epoch: Callable[[], Epoch | None]
@@ -47,6 +49,7 @@ class Pruning:
             if scheduling.keep_rounds is not None:
                 self._prune(self.history.prune_rounds, epoch, scheduling.keep_rounds)
             self._prune(self.placements.prune, epoch, scheduling.keep_placements)
+            self._prune(self.capacities.prune, epoch, scheduling.keep_placements)
         except (NoPolicyError, StaleEpochError):
             return  # the next leader, under whatever policy, looks again
 

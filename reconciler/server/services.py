@@ -10,7 +10,7 @@ from reconciler.alerts.desk import AlertDesk
 from reconciler.api.git_services import GitServices
 from reconciler.api.payloads import FALLS_SHORT, HELD_BACK, LEADING, SUSPENDED, Condition, Status
 from reconciler.api.problems import NotReadyError
-from reconciler.api.services import Services
+from reconciler.api.services import PastRecords, Services
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.control.broken_limits import BrokenLimit, broken_limits
 from reconciler.control.control import NoPolicyError
@@ -34,7 +34,6 @@ from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import LedgerView
-from reconciler.protocols.placements import Placements
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.admission import AdmissionCheck
 from solver.model.cluster import GpuType
@@ -138,9 +137,9 @@ def services_of(
     watched: Sequence[ConditionSource] = (),
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None,
     submitted: Callable[[Collection[JobName]], None] = lambda _: None,
-    placements: Placements | None = None,
+    past: PastRecords | None = None,
 ) -> Services:
-    """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there are no placements."""
+    """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there is no `past`."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
     seen = watch.policy, watch.snapshot, watch.queue_uses, watch.sighted
     said = watch.verdict, watch.admit, watch.status, watch.ready
@@ -154,9 +153,7 @@ def services_of(
         *seen,
         *said,
         runner.wake,
-        plane.checkpoints,
-        plane.interventions,
-        plane.health,
+        *(plane.checkpoints, plane.interventions, plane.health),
         watch.operations,
         alerts,
         following,
@@ -167,9 +164,10 @@ def services_of(
         agents,
         cancelled,
         submitted,
-        placements,
+        past.placements if past else None,
         watch.verdicts,
         watch.gpu_types,
+        past,
     )
 
 

@@ -211,28 +211,31 @@ def _packed(node: NodeName, task: TaskPlacement) -> _Packed:
     return _Packed(
         task.group,
         task.index,
-        tuple(_short(node, device) for device in task.devices),
+        tuple(short_device(node, device) for device in task.devices),
         -1 if is_whole else int(task.gpus),
-        _short(node, task.mig.gpu) if task.mig else "",
+        short_device(node, task.mig.gpu) if task.mig else "",
     )
 
 
-def _short(node: NodeName, device: DeviceId) -> str:
+def short_device(node: NodeName, device: DeviceId) -> str:
+    """The id of a device as it is kept, without the name of its node."""
     rest = device.removeprefix(f"{node}/")
     return _RAW + device if rest == device or rest.startswith(_RAW) else rest
 
 
-def _unpacked(node: NodeName, packed: bytes) -> tuple[PlacedTask, ...]:
-    def whole(short: str) -> DeviceId:
-        return DeviceId(short[1:] if short.startswith(_RAW) else f"{node}/{short}")
+def device_of(node: NodeName, short: str) -> DeviceId:
+    """What `short_device` made shorter."""
+    return DeviceId(short[1:] if short.startswith(_RAW) else f"{node}/{short}")
 
+
+def _unpacked(node: NodeName, packed: bytes) -> tuple[PlacedTask, ...]:
     return tuple(
         PlacedTask(
             task.group,
             task.index,
-            tuple(map(whole, task.devices)),
+            tuple(device_of(node, short) for short in task.devices),
             MilliGpu.gpus(len(task.devices)) if task.gpus < 0 else MilliGpu(task.gpus),
-            whole(task.instance_of) if task.instance_of else None,
+            device_of(node, task.instance_of) if task.instance_of else None,
         )
         for task in _UNPACK.decode(packed)
     )
@@ -278,6 +281,20 @@ class SqlPlacements:
                 wanted = select(*_COLUMNS).where(within, placements.c.queue.in_(some))
                 rows += connection.execute(wanted.limit(limit - len(rows)))
         return tuple(_placement(row) for row in sorted(rows, key=lambda row: (row.since, row.number)))
+
+    def in_window(self, start: Instant, end: Instant) -> tuple[NodePlacement, ...]:
+        """By the index of ends. Those of one gang are one and the same on all its nodes: a month has many."""
+        within = (placements.c.until > start) & (placements.c.since < end)
+        on_node = placement_nodes.c.placement, placement_nodes.c.node, placement_nodes.c.gpus, placement_nodes.c.tasks
+        lying = select(*on_node).where(placement_nodes.c.placement.in_(select(placements.c.number).where(within)))
+        with self._database.reading() as connection:
+            whole = {row.number: _placement(row) for row in connection.execute(select(*_COLUMNS).where(within))}
+            rows = connection.execute(lying).all()
+        found = (
+            NodePlacement(whole[number], NodeName(node), MilliGpu(gpus), _unpacked(NodeName(node), tasks))
+            for number, node, gpus, tasks in rows
+        )
+        return tuple(sorted(found, key=lambda one: (one.node, one.placement.since, one.placement.number)))
 
     def of_job(self, job: JobName, limit: int = 1_000) -> tuple[NodePlacement, ...]:
         """By the index of jobs."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reconciler.store.agents import SqlAgents
 from reconciler.store.alerts import SqlAlerts
+from reconciler.store.capacity import SqlCapacities
 from reconciler.store.checkpoints import SqlCheckpoints
 from reconciler.store.database import Database, LeaseClock
 from reconciler.store.git_decisions import SqlAcceptedPlans, SqlFollowing
@@ -16,6 +17,7 @@ from reconciler.store.history import SqlHistory
 from reconciler.store.interventions import SqlInterventions
 from reconciler.store.jobs import SqlJobSource
 from reconciler.store.ledger import SqlLedger
+from reconciler.store.past_jobs import SqlPastJobs
 from reconciler.store.placements import SqlPlacements
 from reconciler.store.sessions import SqlSessions
 
@@ -38,6 +40,8 @@ class SqlStore:
     gone_pods: SqlGonePods
     sessions: SqlSessions
     placements: SqlPlacements
+    capacities: SqlCapacities
+    past_jobs: SqlPastJobs
 
     def close(self) -> None:
         """Close every connection."""
@@ -72,4 +76,6 @@ def open_store(
         SqlGonePods(database),
         SqlSessions(database),
         SqlPlacements(database),
+        SqlCapacities(database),
+        SqlPastJobs(database),
     )

@@ -142,6 +142,31 @@ placement_nodes = Table(
     sqlite_with_rowid=False,
 )
 
+# Which GPUs a node had, and what those were that no job held, until 2^62 where it still is so; see capacity.py.
+capacity = Table(
+    "capacity",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=False),
+    Column("node", String, nullable=False),
+    Column("pool", String, nullable=False),
+    Column("gpu_type", String, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False, index=True),
+    Column("devices", LargeBinary, nullable=False),  # as capacity.py packs them
+    Index("capacity_node", "node", "until"),
+    info=since(14),
+)
+
+# When a leader was there to see that change.
+capacity_watches = Table(
+    "capacity_watches",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=True),
+    Column("since", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False, index=True),
+    info=since(14),
+)
+
 # A whole GPU is held in 1000 parts, a share in fewer. That they never add up to more is checked in the transaction that
 # writes them; writers are let in one at a time (the epoch's row is locked first).
 holdings = Table(

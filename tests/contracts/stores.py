@@ -17,6 +17,7 @@ from sqlalchemy.schema import CreateSchema, DropSchema
 from reconciler.protocols.agents import Agents
 from reconciler.protocols.alerts import AlertDeliveries
 from reconciler.protocols.backend import Epoch
+from reconciler.protocols.capacity import Capacities
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.git_decisions import AcceptedPlans, FollowingDecisions
 from reconciler.protocols.gone_pods import GonePods
@@ -25,6 +26,7 @@ from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import Claim, Ledger
+from reconciler.protocols.past_jobs import PastJobs
 from reconciler.protocols.placements import Placements
 from reconciler.protocols.sessions import Sessions
 from reconciler.store.database import Database
@@ -101,6 +103,14 @@ class Stores(Protocol):
     def placements(self) -> Placements:
         """What was held of which node."""
 
+    @property
+    def capacities(self) -> Capacities:
+        """Which GPUs there were."""
+
+    @property
+    def past_jobs(self) -> PastJobs:
+        """What there was of jobs."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -163,6 +173,14 @@ class SqlStores:
     @property
     def placements(self) -> Placements:
         return self._store.placements
+
+    @property
+    def capacities(self) -> Capacities:
+        return self._store.capacities
+
+    @property
+    def past_jobs(self) -> PastJobs:
+        return self._store.past_jobs
 
     @property
     def database(self) -> Database:

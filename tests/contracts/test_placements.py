@@ -220,3 +220,19 @@ def test_windows_and_limits(stores: Stores) -> None:
     assert read([QueueName("other")], NOW, NOW.after(30), 9) == ()
     assert len(read([QueueName("q")], NOW, NOW.after(HOUR), 3)) == 3
     assert len(stores.placements.on_nodes(NODES, NOW, NOW.after(HOUR), 3)) == 3
+
+
+def test_all_of_a_window_by_node_and_since_when(stores: Stores) -> None:
+    epoch = lead(stores)
+    take(stores, epoch, of("b", whole(0, NODES[1], 0), whole(1, NODES[0], 0, 1), at=5))
+    take(stores, epoch, of("a", whole(0, NODES[1], 1)))
+    stores.ledger.release(epoch, JobName("a"), 1, NOW.after(10))
+
+    def within(start: int, end: int) -> list[tuple[str, str, int]]:
+        found = stores.placements.in_window(NOW.after(start), NOW.after(end))
+        assert set(found) <= set(told(stores))
+        return [(each.node, each.placement.job, each.gpus) for each in found]
+
+    assert within(0, 20) == [("n0", "b", 2000), ("n1", "a", 1000), ("n1", "b", 1000)]
+    assert within(0, 5) == [("n1", "a", 1000)]
+    assert within(10, 20) == [("n0", "b", 2000), ("n1", "b", 1000)]

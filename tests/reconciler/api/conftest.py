@@ -17,7 +17,7 @@ from reconciler.api.git_services import GitServices, Planning
 from reconciler.api.guard import Guard
 from reconciler.api.payloads import Condition, Status
 from reconciler.api.server import ApiServer
-from reconciler.api.services import Services
+from reconciler.api.services import PastRecords, Services
 from reconciler.backends.baremetal.authority import CertificateAuthority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.desk import AgentDesk
@@ -154,6 +154,7 @@ class Site:
             access=lambda: self.access,
             agents=self.agents,
             placements=self.store.placements,
+            past=PastRecords(self.store.placements, self.store.capacities, self.store.past_jobs),
             unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )
 

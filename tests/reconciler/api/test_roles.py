@@ -16,7 +16,9 @@ from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.documents.operations import Operations
 from reconciler.model.git_status import PolicyCondition, PolicyStatus
 from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.capacity import NodeCapacity
 from reconciler.protocols.history import Event
+from solver.model.cluster import GpuType
 from solver.model.document import encode
 from solver.model.workload import JobArray, JobName, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
@@ -73,6 +75,7 @@ TABLE = {
     "GET /v1/history": WITH_A_ROLE,
     "GET /v1/timeline": WITH_A_ROLE,
     "GET /v1/usage": WITH_A_ROLE,
+    "GET /v1/showback": WITH_A_ROLE,
     "GET /v1/snapshot/aliased": EVERYBODY - {"nobody"},
     "GET /v1/status": WITH_A_ROLE,
     "GET /v1/policy": WITH_A_ROLE,
@@ -125,6 +128,8 @@ def roles(site: Site) -> Iterator[ApiServer]:
         site.logs[JOB, 1, "worker", 0] = SECRET.encode()
         site.store.history.record_event(Event(NOW, "failed", JOB, f"exit code 1\n{SECRET}", "loop"))
         site.record_round()
+        there = NodeCapacity("pool", GpuType("H100"), (NODES[0].gpus[0].id,), ("idle",))
+        site.store.capacities.keep(site.epoch(), {NODES[0].name: there}, NOW)
         yield server
 
 

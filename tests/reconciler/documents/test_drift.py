@@ -23,6 +23,7 @@ from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.envelope import SavedPlan
 from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.pipelines import PipelineSpec
+from reconciler.model.rate_card import Price, RateCard
 from reconciler.model.retry_policy import RetryPolicy
 from reconciler.model.review_findings import Review
 from solver.model.cluster import GpuType
@@ -48,6 +49,7 @@ INTERNAL = {
     AccessPolicy: {"origin"},
     AlertPolicy: {"name", "origin"},
     HealthPolicy: {"origin"},
+    RateCard: {"name", "origin"},
     PolicyTest: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {
@@ -63,6 +65,7 @@ QUANTITIES = {
     Memory: "memory size",
     Duration: "duration",
     Instant: "time",
+    Price: "price",
 }
 SCALARS: dict[type, str] = {
     inspect.StrType: "string",
@@ -85,6 +88,7 @@ SPECS = {
     "AccessPolicy": AccessPolicy,
     "AlertPolicy": AlertPolicy,
     "HealthPolicy": HealthPolicy,
+    "RateCard": RateCard,
     "PolicyTest": PolicyTest,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,

@@ -205,7 +205,13 @@ def test_rounds_are_pruned_as_the_policy_says_by_who_leads(site: Site, monkeypat
         site.clock.advance(3_600_000)
     leads = True
     pruning = Pruning(
-        site.store.history, site.store.placements, site, site.clock, lambda: epoch if leads else None, apart_s=0.0
+        site.store.history,
+        site.store.placements,
+        site.store.capacities,
+        site,
+        site.clock,
+        lambda: epoch if leads else None,
+        apart_s=0.0,
     )
     pruning.look()
     assert len(site.store.history.rounds()) == 3, "the policy says nothing"
@@ -228,7 +234,8 @@ def test_placements_are_pruned_as_the_policy_says(site: Site) -> None:
         site.store.ledger.claim(epoch, claim, intent_of(claim))
         site.store.ledger.release(epoch, claim.job, 1, site.clock.now())
         site.clock.advance(3_600_000)
-    pruning = Pruning(site.store.history, site.store.placements, site, site.clock, lambda: epoch, apart_s=0.0)
+    store = site.store
+    pruning = Pruning(store.history, store.placements, store.capacities, site, site.clock, lambda: epoch, apart_s=0.0)
     pruning.look()
     assert [len(site.store.placements.of_job(JobName(name))) for name in ("a", "b")] == [1, 1]
     scheduling = msgspec.structs.replace(site.policy.scheduling, keep_placements=Duration(5_400_000))
