@@ -112,7 +112,7 @@ def measure(sizes: Sizes, load: Load, postgresql: str | None) -> Figures:
     limit_s = load.limit_s
     with ExitStack() as closing:
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory()))
-        plane = _filled(folder, sizes, postgresql)
+        plane = filled(folder, sizes, postgresql)
         closing.callback(plane.stop)
         started = _or_none("the start", lambda: plane.start(limit_s))
         if started is None:
@@ -151,7 +151,7 @@ def measure(sizes: Sizes, load: Load, postgresql: str | None) -> Figures:
     )
 
 
-def _filled(folder: Path, sizes: Sizes, postgresql: str | None) -> SimulatedPlane:
+def filled(folder: Path, sizes: Sizes, postgresql: str | None) -> SimulatedPlane:
     """A policy, and a store in which the cluster is as it shall be."""
     _say(f"filling {sizes.gpus} GPUs with {sizes.running} jobs, and {sizes.waiting} that wait")
     plane = SimulatedPlane(folder, make_policy(folder / "policy", sizes), postgresql)

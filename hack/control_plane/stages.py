@@ -84,7 +84,7 @@ def read(plane: SimulatedPlane, watchers: int, times: int, limit_s: float) -> di
 
 
 @contextmanager
-def watched(plane: SimulatedPlane, watchers: int) -> Iterator[None]:
+def watched(plane: SimulatedPlane, watchers: int, path: str = "/v1/watch") -> Iterator[None]:
     """So many streams of events are open."""
     over, caller = Event(), plane.caller()
 
@@ -92,7 +92,7 @@ def watched(plane: SimulatedPlane, watchers: int) -> Iterator[None]:
         where = urlsplit(caller.url)
         streams = [await asyncio.open_connection(where.hostname, where.port) for _ in range(watchers)]
         for _, writer in streams:
-            writer.write(_request("GET", "/v1/watch", caller.headers, b""))
+            writer.write(_request("GET", path, caller.headers, b""))
         takers = [asyncio.ensure_future(_drain(reader)) for reader, _ in streams]
         while not over.is_set():
             await asyncio.sleep(0.1)

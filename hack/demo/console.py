@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from reconciler.model.job_groups import Submission
 from reconciler.protocols.ledger import Claim
 from reconciler.server.store_access import SOLE_HOLDER
 from reconciler.store.store import SqlStore, open_store
+from solver.model.cluster import GpuType, NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import Snapshot
@@ -86,11 +87,12 @@ def fill(store: SqlStore, snapshot: Snapshot, now: Instant) -> None:
     """Write what runs and what waits as if rounds had decided it. Jobs on MIG instances are left out: nothing made these."""
     later = now - snapshot.time
     jobs = [_begun_anew(job, later) for job in snapshot.jobs if not any(task.mig for task in job.placement)]
+    types = {node.name: node.gpu_type for node in snapshot.nodes}
     epoch = store.ledger.lead(SOLE_HOLDER, now, Duration(60_000))
     for some in _pieces(jobs):
         store.jobs.submit_each([Submission(job.name, job.spec, job.user, job.submitted_at) for job in some])
         running = [job for job in some if job.placement]
-        wanted = [(_claim(job, now), _start(job, now)) for job in running]
+        wanted = [(_claim(job, now, types), _start(job, now)) for job in running]
         refused = store.ledger.claim_all(epoch, wanted)
         seen = [(claim.job, 1, claim.since) for claim, _ in wanted if claim.job not in refused]
         store.ledger.confirm_running_all(epoch, seen)
@@ -109,8 +111,9 @@ def _pieces(jobs: list[Job]) -> Iterator[list[Job]]:
         yield jobs[first : first + AT_ONCE]
 
 
-def _claim(job: Job, now: Instant) -> Claim:
-    return Claim(job.name, 1, job.placement, job.started_at or now, time_limit=job.time_limit)
+def _claim(job: Job, now: Instant, types: Mapping[NodeName, GpuType]) -> Claim:
+    gpu_types = tuple({task.group: types[task.node] for task in job.placement if task.devices}.items())
+    return Claim(job.name, 1, job.placement, job.started_at or now, time_limit=job.time_limit, gpu_types=gpu_types)
 
 
 def _start(job: Job, now: Instant) -> Intent:

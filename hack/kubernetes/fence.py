@@ -1,23 +1,18 @@
-"""The shipped fence in a cluster of tests and benchmarks, and who leads there."""
+"""The shipped fence and scope in a cluster of tests and benchmarks, and who leads there."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from hack.kubernetes.shipped import ACCOUNT
+from hack.kubernetes.shipped import ACCOUNT, BASE, objects_in, path_of
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Leadership
 from reconciler.kubernetes.client.refusals import NotFoundError, RefusedError
 from reconciler.kubernetes.objects.names import FENCED
 from reconciler.kubernetes.objects.resource import LEASES, PODS, Resource
 
-FENCE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "fence.yaml"
 QUORATE = ACCOUNT
 """Whom the fence knows as Quorate."""
 NAMESPACES = Resource("v1", "namespaces")
@@ -26,17 +21,16 @@ IN_FORCE_S = 60.0
 LOOK_EVERY_S = 0.05
 
 
-def policies() -> list[dict[str, Any]]:
-    """What is shipped, document by document."""
-    return list(yaml.safe_load_all(FENCE.read_text()))
+def policies(*files: str) -> list[dict[str, Any]]:
+    """What is shipped in these files, document by document."""
+    return [each for name in files for each in objects_in((BASE / f"{name}.yaml").read_text())]
 
 
 async def install(admin: Api, quorate: Api) -> None:
     """Returns when all of it is in force. `quorate` asks as Quorate's user. Raises TimeoutError."""
     await admin.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
-    for policy in policies():
-        plural = re.sub(r"y$", "ie", policy["kind"].lower()) + "s"
-        await admin.create(f"/apis/{policy['apiVersion']}/{plural}", policy)
+    for policy in policies("fence", "scope"):
+        await admin.create(path_of(policy), policy)
     await until_in_force(admin, quorate)
 
 

@@ -8,10 +8,12 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import yaml
 
 from hack.kubernetes.components import found, place
+from reconciler.kubernetes.objects.resource import Resource
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BASE = DEPLOY / "kubernetes"
@@ -24,6 +26,7 @@ GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "syst
 
 KUSTOMIZE, HELM = "kustomize", "helm"
 LIMIT_S = 60
+PLURALS = {"NetworkPolicy": "networkpolicies", "ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
 
 
 def base_objects() -> tuple[dict[str, Any], ...]:
@@ -66,6 +69,14 @@ def keyed(objects: Iterable[dict[str, Any]]) -> dict[tuple[str, str, str], dict[
             raise ValueError(f"{' '.join(key)} is there twice")
         by_key[key] = each
     return by_key
+
+
+def path_of(written: Mapping[str, Any], **parameters: str) -> str:
+    """Where such an object is made; a field that the server does not know is an error, not a warning."""
+    kind = written["kind"]
+    resource = Resource(written["apiVersion"], PLURALS.get(kind, f"{kind.lower()}s"))
+    query = urlencode({"fieldValidation": "Strict", **parameters})
+    return f"{resource.path(written['metadata'].get('namespace', ''))}?{query}"
 
 
 def _program(name: str) -> str:

@@ -70,6 +70,15 @@ class Rights:
             return True
         return not ROLES_FOR[action].isdisjoint(self._roles_in(queue))
 
+    def where(self, action: Action) -> tuple[frozenset[QueueName] | None, str]:
+        """In which queues the caller may do this, such as the policy lacks now among them (None: in all); to whose jobs besides."""
+        if self.may(action, None):
+            return None, ""
+        known = self._parents.keys() | self._in_queue.keys()
+        return frozenset(
+            queue for queue in known if self.may(action, queue)
+        ), self._caller.user if action in OWN else ""
+
     def queues_for(self, action: Action) -> tuple[QueueName, ...]:
         """The queues of the policy in which the caller may do this."""
         return tuple(queue for queue in self._parents if self.may(action, queue))

@@ -8,6 +8,7 @@ for a token.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,7 @@ from reconciler.access.authenticator import Authenticator
 from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
 from reconciler.access.policy import SESSION_MAX, OidcIssuer
+from reconciler.access.token_file import TokenFileError
 from reconciler.access.tokens import UserTokenFile, hash_of
 from reconciler.model.clock import Clock
 from reconciler.protocols.sessions import ConsoleSession, Proof, Sessions
@@ -60,7 +62,20 @@ class SessionKeeper:
 
     def caller(self, secret: str) -> Caller:
         """The user that a browser speaks for. Raises SessionOverError, TokenFileError, and what the store does."""
-        known = self.sessions.find(hash_of(secret)) if len(secret) <= _SECRET_CHARACTERS_MAX else None
+        return self._counted(self.sessions.find(hash_of(secret)) if len(secret) <= _SECRET_CHARACTERS_MAX else None)
+
+    def over(self, secret_hashes: Collection[str]) -> dict[str, str]:
+        """Those of these sessions that count no more, and why: read at once, however many. Raises what the store does."""
+        known = {session.secret_hash: session for session in self.sessions.all()} if secret_hashes else {}
+        found = dict[str, str]()
+        for secret_hash in secret_hashes:
+            try:
+                self._counted(known.get(secret_hash))
+            except (SessionOverError, TokenFileError) as error:
+                found[secret_hash] = str(error)
+        return found
+
+    def _counted(self, known: ConsoleSession | None) -> Caller:
         if known is None:
             raise SessionOverError("you are not signed in any more")
         if known.until <= self.clock.now():

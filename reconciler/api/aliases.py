@@ -12,6 +12,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -28,6 +29,10 @@ _OF_JOBS = "evictions"
 """The counters with jobs as subjects."""
 
 Rename = Callable[[str], str]
+
+
+BUDGET: Final = "a PodDisruptionBudget"
+"""In place of those that hold a job, by whatever names: a round needs no more."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,16 @@ def exported(snapshot: Snapshot, aliases: Aliases) -> Snapshot:
     """Without what no round reads, under other names."""
     jobs = (_job(job, aliases) for job in snapshot.jobs)
     in_flight = _in_flight(snapshot.in_flight, aliases)
-    return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight, snapshot.node_sets)
+    return snapshot_of(snapshot.time, snapshot.nodes, jobs, in_flight, snapshot.node_sets, snapshot.inventory)
 
 
 def _job(job: Job, aliases: Aliases) -> Job:
     return msgspec.structs.replace(
-        job, name=JobName(aliases.job(job.name)), user=aliases.user(job.user), spec=_spec(job.spec, aliases)
+        job,
+        name=JobName(aliases.job(job.name)),
+        user=aliases.user(job.user),
+        spec=_spec(job.spec, aliases),
+        held_by=BUDGET if job.held_by else "",
     )
 
 

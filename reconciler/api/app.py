@@ -20,6 +20,7 @@ from reconciler.api.answers import ALWAYS, Responses, answer
 from reconciler.api.attach_routes import AttachRoutes
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.cluster_routes import ClusterRoutes
+from reconciler.api.event_stream import EventFeed
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
@@ -58,6 +59,8 @@ from reconciler.api.policy_payloads import (
 from reconciler.api.policy_routes import PolicyRoutes
 from reconciler.api.probe_routes import ProbeRoutes
 from reconciler.api.services import Services
+from reconciler.api.timeline import QueueUseOverTime, Timeline
+from reconciler.api.timeline_routes import TimelineRoutes
 from reconciler.api.top import Top
 from reconciler.api.top_routes import TopRoutes
 from reconciler.api.trials import TrialRoutes
@@ -68,9 +71,9 @@ from solver.model.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
     AgentList, AgentToken, AgentTokenAsked, ApiProblem, ApprovalAsked, ApprovalList, CheckpointList, EventList, GroupView,
-    InterventionAsked, InterventionList, JobList, JobView, LookAsked, NodeList, PolicyView, QueueList,
-    RecordedJobList, RoundList, RoundRecord, SampleList, Snapshot, Status, SuspensionAsked, SuspensionList, Top, TrialList,
-    WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
+    InterventionAsked, InterventionList, JobList, JobView, LookAsked, NodeList, PolicyView, QueueList, QueueUseOverTime,
+    RecordedJobList, RoundList, RoundRecord, SampleList, Snapshot, Status, SuspensionAsked, SuspensionList, Timeline, Top,
+    TrialList, WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
 ]  # fmt: skip
 
 _BEARER = {
@@ -89,7 +92,8 @@ def create_app(
 ) -> FastAPI:
     """The application. Guard and authority are dependencies of the app and so of every route, the OpenAPI document included.
 
-    Streams end when `closing` is set. `routers`: pages beside the API.
+    Streams end when `closing` is set. `routers`: pages beside the API; in the app's state they find `closing`, and the feed of
+    `events` that all streams share.
     """
     authority = Authorisation(services)
     app = FastAPI(
@@ -114,10 +118,12 @@ def create_app(
     app.include_router(PlanRoutes(services).router)
     app.include_router(WebhookRoutes(services).router)
     app.include_router(HistoryRoutes(services).router)
+    app.include_router(TimelineRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     app.include_router(AlertRoutes(services).router)
     app.include_router(AgentRoutes(services).router)
-    app.include_router(WatchRoutes(services, authority, closing or Flag()).router)
+    app.state.closing, app.state.events = closing or Flag(), EventFeed(services.jobs, services.history)
+    app.include_router(WatchRoutes(services, authority, app.state.closing, app.state.events).router)
     app.include_router(AttachRoutes(services, authority).router)
     for router in routers:
         app.include_router(router)

@@ -33,13 +33,14 @@ class StreamedEvent:
         self.number = kept.number
         self.subject = kept.event.subject
         self._event = kept.event
-        self._of = None if record is None else (record.spec.queue, record.user)
+        self.owner = None if record is None else (record.spec.queue, record.user)
+        """Queue and user of its job."""
 
     def message(self, rights: Rights) -> bytes | None:
         """What a caller with these rights is sent; None: nothing."""
-        if self._of is None or rights.may("read-job", *self._of):
+        if self.owner is None or rights.may("read-job", *self.owner):
             return self._whole
-        return self._bare if rights.may("see-job", *self._of) else None
+        return self._bare if rights.may("see-job", *self.owner) else None
 
     @cached_property
     def _whole(self) -> bytes:

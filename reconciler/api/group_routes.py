@@ -16,7 +16,8 @@ from reconciler.api.job_routes import bounded_body
 from reconciler.api.payloads import JobView
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
-from reconciler.api.submission import batch_of, require_admissible, require_known_dependencies, require_startable
+from reconciler.api.submission import batch_of
+from reconciler.api.submitter import JobSubmitter
 from reconciler.api.views import JobViews
 from reconciler.documents.pipeline import read_submission
 from reconciler.model.job_groups import GroupRecord, NewJob
@@ -34,7 +35,7 @@ class GroupRoutes:
 
     def __init__(self, services: Services, authority: Authorisation) -> None:
         self._services = services
-        self._authority = authority
+        self._authority, self._submitter = authority, JobSubmitter(services, authority)
         self.router = APIRouter(prefix="/v1/groups", tags=["jobs"])
         add = self.router.add_api_route
         add("", self.submit, methods=["POST"], responses=answers(GroupView, refuses(409, 413)), openapi_extra=_BODY)
@@ -52,20 +53,11 @@ class GroupRoutes:
         if not batch.groups:
             message = "This is a job alone, neither an array nor a pipeline."
             raise RequestRefusedError(422, "no-group", message, "Submit it to /v1/jobs, or give it an array.")
-        for queue in sorted({job.spec.queue for job in batch.jobs}):
-            self._authority.require(request, "submit", queue)
-        require_admissible(self._services, batch.jobs)
-        require_known_dependencies(self._services, batch.jobs)
-        now, user = self._services.clock.now(), request.state.user
-        require_startable(self._services, batch.jobs, user)
-        group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
-        self._services.submitted([job.name for job in batch.jobs])
-        self._services.wake()
-        if (group.submitted_at, group.user) != (now, user):
+        group, is_new = self._submitter.take_in_group(request, batch, idempotency_key)
+        if not is_new:
             # The same key from another user finds jobs that are not theirs.
             self._require_all(request, "see-job", group.name)
             return answer(self._view(group))
-        self._note("submitted", group.name, f"{group.kind} of {len(batch.jobs)} jobs", user)
         return answer(_group_view(group, batch.jobs, [_begun(job) for job in batch.jobs]))
 
     def get(self, group: JobName, request: Request) -> Response:

@@ -15,6 +15,7 @@ from starlette.requests import HTTPConnection
 from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
 from reconciler.access.session_keeper import SessionOverError
+from reconciler.access.tokens import hash_of
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.rules import ANSWERED_BY_ADDRESS, route_of, rule_of
 
@@ -114,9 +115,12 @@ class Guard:
                 403, "origin-missing", "A request with a session's cookie has to name its Origin."
             )
         try:
-            return session(secret)
+            caller = session(secret)
         except SessionOverError as error:
             raise RequestRefusedError(401, "session-over", f"{_sentence(error)}.", "Sign in again.") from error
+        # An answer that goes on and on asks again whether it still counts.
+        request.state.session = hash_of(secret)
+        return caller
 
 
 def _sentence(error: Exception) -> str:

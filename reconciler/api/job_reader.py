@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final, NamedTuple, get_args
 
 from fastapi import Query
 
@@ -15,17 +15,29 @@ from reconciler.api.problems import NotReadyError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
 from reconciler.api.views import JobViews, help_of, job_view, words_of
-from reconciler.model.job_record import TERMINAL, JobRecord, JobState
-from reconciler.protocols.job_source import JobQuery, UnknownJobError
+from reconciler.model.job_record import TERMINAL, WAITING, JobRecord, JobState
+from reconciler.protocols.job_source import JobOrder, JobQuery, UnknownJobError
 from solver.model.cluster import Node
-from solver.model.workload import JobName, QueueName
+from solver.model.workload import JobName, JobSpec, QueueName
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 
 LOOKED_AT_MAX = 10_000
 """Jobs that one request looks at in search of those it is asked for; a page may be short, and `next` goes on."""
 
+COUNTED_MAX = 10_000
+"""Jobs that are counted of those that match."""
+
 _CHUNK = 500
+
+
+class JobCount(NamedTuple):
+    """How many jobs match. Where it is not exact it is the most that there can be, or, with `is_more`, fewer than there are."""
+
+    jobs: int
+    is_exact: bool
+    is_more: bool = False
+    is_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -36,22 +48,45 @@ class JobFilter:
     user: Annotated[str, Query(description="Submitted by this user.", max_length=200)] = ""
     state: Annotated[tuple[JobState, ...], Query(description="In one of these states.")] = ()
     prefix: Annotated[str, Query(description="With a name that begins so.", max_length=253)] = ""
+    text: Annotated[str, Query(description="With this in the name, in letters of either case.", max_length=253)] = ""
+    priority_class: Annotated[str, Query(alias="class", description="Of this priority class.", max_length=253)] = ""
+    gpu_type: Annotated[
+        str, Query(alias="gpuType", description="That would take GPUs of this type.", max_length=253)
+    ] = ""
+    live: Annotated[bool, Query(description="That have not ended.")] = False
+    sort: Annotated[
+        JobOrder,
+        Query(description="newest; waiting: those alone that hold nothing, the first submitted first; biggest."),
+    ] = "newest"
 
     def query(self, policy: Callable[[], tuple[str, Policy]]) -> JobQuery:
         """What a source need look at. The policy is read where a queue is named. Raises NoPolicyError."""
         states = frozenset(self.state)
+        live_only = self.live or self.sort == "waiting"
         return JobQuery(
             queues=frozenset(_with_those_below(QueueName(self.queue), policy()[1])) if self.queue else None,
             user=self.user,
             prefix=self.prefix,
-            ended=states & TERMINAL if states else None,
+            ended=frozenset() if live_only else states & TERMINAL if states else None,
             live=not states or bool(states - TERMINAL),
+            holds=False if states and states <= WAITING else True if states and states <= _HOLDING else None,
+            text=self.text,
+            classes=_classes(self.priority_class, policy()[1]) if self.priority_class else None,
+            gpu_type=self.gpu_type,
+            order=self.sort,
         )
+
+    @property
+    def is_told_by_query(self) -> bool:
+        """Whether a job that the query lets through is always one that is asked for: a state is derived, and tested."""
+        return not set(self.state) - TERMINAL
 
     def test(self, policy: Callable[[], tuple[str, Policy]]) -> Callable[[JobView], bool]:
         """Says of a job whether it is asked for. The policy is read where a queue is named. Raises NoPolicyError."""
         tree = QueueTree.of(policy()[1]) if self.queue else None
-        states = frozenset(self.state)
+        states, text = frozenset(self.state), self.text.lower()
+        live_only = self.live or self.sort == "waiting"
+        classes = _classes(self.priority_class, policy()[1]) if self.priority_class else None
 
         def wanted(view: JobView) -> bool:
             within = view.spec.queue
@@ -60,9 +95,27 @@ class JobFilter:
                 and (not self.user or view.user == self.user)
                 and view.name.startswith(self.prefix)
                 and (tree is None or self.queue == within or self.queue in tree.path(within))
+                and text in view.name.lower()
+                and (classes is None or view.spec.priority_class in classes)
+                and (not self.gpu_type or _takes(view.spec, self.gpu_type))
+                and not (live_only and view.state in TERMINAL)
+                and (self.sort != "waiting" or view.state in WAITING)
             )
 
         return wanted
+
+
+_HOLDING: Final = frozenset(get_args(JobState)) - TERMINAL - WAITING
+
+
+def _classes(name: str, policy: Policy) -> frozenset[str]:
+    """What jobs of a class say: its name, and nothing where it is the default."""
+    return frozenset({name, ""}) if name == policy.scheduling.default_priority_class else frozenset({name})
+
+
+def _takes(spec: JobSpec, gpu_type: str) -> bool:
+    groups = (group.shape for group in spec.task_groups if group.shape.cost)
+    return any(not shape.gpu_types or gpu_type in shape.gpu_types for shape in groups)
 
 
 def _with_those_below(queue: QueueName, policy: Policy) -> Iterator[QueueName]:
@@ -77,9 +130,9 @@ class JobReader:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def newest(self, asked: JobFilter, rights: Rights, limit: int, cursor: str) -> JobList:
-        """The newest jobs, live and ended, that may be seen. Raises RequestRefusedError for a bad cursor, NoPolicyError."""
-        wanted, query = asked.test(self._services.policy), asked.query(self._services.policy)
+    def page(self, asked: JobFilter, rights: Rights, limit: int, cursor: str) -> JobList:
+        """Jobs that may be seen, in the order asked for. Raises RequestRefusedError for a bad cursor, NoPolicyError."""
+        wanted, query = asked.test(self._services.policy), self._query(asked, rights)
         items: list[JobView] = []
         last, more = "", False
         for looked_at, (record, view) in enumerate(self._walk(JobName(place_of(cursor)), limit + 1, query)):
@@ -90,6 +143,19 @@ class JobReader:
             if rights.may("see-job", record.spec.queue, record.user) and wanted(seen := view(record)):
                 items.append(readable_view(seen, rights))
         return JobList(items=tuple(items), next=cursor_of(last) if more else "")
+
+    def count(self, asked: JobFilter, rights: Rights) -> JobCount:
+        """How many that are, as far as the source can tell without reading them. Raises NoPolicyError."""
+        found = self._services.jobs.count(self._query(asked, rights), COUNTED_MAX + 1)
+        if found is None:
+            return JobCount(COUNTED_MAX, is_exact=False, is_known=False)
+        return JobCount(
+            min(found, COUNTED_MAX), asked.is_told_by_query and found <= COUNTED_MAX, is_more=found > COUNTED_MAX
+        )
+
+    def _query(self, asked: JobFilter, rights: Rights) -> JobQuery:
+        seen_in, seen_by = rights.where("see-job")
+        return asked.query(self._services.policy)._replace(seen_in=seen_in, seen_by=seen_by)
 
     def events(self, record: JobRecord, rights: Rights, limit: int, cursor: str = "") -> EventList:
         """What happened to a job: the newest events, oldest first. Raises RequestRefusedError for a bad cursor."""

@@ -19,14 +19,13 @@ from reconciler.api.payloads import LOG_BYTES_MAX, NEXT_OFFSET, CheckpointList, 
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.redaction import readable_view
 from reconciler.api.services import Services
-from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
+from reconciler.api.submitter import JobSubmitter
 from reconciler.api.views import NOTHING_HELD, JobViews, job_view, job_viewer
 from reconciler.documents.job import read_job
 from reconciler.documents.json_text import BYTES_MAX
-from reconciler.model.job_groups import NewJob, Submission
+from reconciler.model.job_groups import Submission
 from reconciler.model.job_record import JobRecord
 from reconciler.model.task_log import offset_after
-from reconciler.protocols.history import Event
 from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError
 from solver.model.workload import JobName
 
@@ -91,6 +90,7 @@ class JobRoutes:
         self._services = services
         self._authority = authority
         self._reader, self._requests = JobReader(services), JobRequests(services)
+        self._submitter = JobSubmitter(services, authority)
         self._submissions = Batches(self._judge_and_take_in, TOGETHER_MAX)
         self.router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
         add = self.router.add_api_route
@@ -119,8 +119,7 @@ class JobRoutes:
         record, view = await self._submissions(asked)
         # The same key from another user finds a job that is not theirs.
         self._authority.require(request, "see-job", record.spec.queue, record)
-        self._services.submitted((record.name,))
-        self._services.wake()
+        self._submitter.tell((record.name,))
         return answer(readable_view(view, request.state.rights))
 
     def _judge_and_take_in(self, asked: Sequence[_Sent | Submission]) -> list[tuple[JobRecord, JobView] | Exception]:
@@ -136,32 +135,17 @@ class JobRoutes:
 
     def _judged(self, sent: _Sent) -> Submission:
         """What is asked for, if nothing is against it. Raises RequestRefusedError."""
-        request, body, idempotency_key = sent
-        name, spec = read_job(body, "job")
-        self._authority.require(request, "submit", spec.queue)
-        if spec.array is not None:
-            message = f"{name} is an array: many jobs, and no single one."
-            raise RequestRefusedError(422, "is-an-array", message, "Submit it to /v1/groups.")
-        job = NewJob(name, spec)
-        require_admissible(self._services, [job])
-        require_known_dependencies(self._services, [job])
-        now, user = self._services.clock.now(), request.state.user
-        require_startable(self._services, [job], user)
-        return Submission(name, spec, user, now, idempotency_key)
+        return self._submitter.judged(sent.request, read_job(sent.body, "job"), sent.idempotency_key)
 
     def _take_in(self, asked: Sequence[Submission]) -> list[tuple[JobRecord, JobView] | DuplicateJobError]:
         """Accept jobs that came together: one write, one for what is told of them, and one reading for all answers."""
         if not asked:
             return []
-        became = self._services.jobs.submit_each(asked)
+        became = self._submitter.take_in(asked)
         accepted = [each for each in became if isinstance(each, AcceptedJob)]
-        new = [each.record for each in accepted if each.is_new]
-        self._services.history.record_events(
-            Event(job.submitted_at, "submitted", job.name, f"to {job.spec.queue}", job.user, "queued") for job in new
-        )
         records = [each.record for each in accepted]
         # One that was known may have begun, and ended, before it is looked at.
-        all_new = len(new) == len(records)
+        all_new = all(each.is_new for each in accepted)
         views = JobViews(self._services)
         view = job_viewer(self._services, records, NOTHING_HELD) if all_new else views.of(records)
         return [each if isinstance(each, DuplicateJobError) else (each.record, view(each.record)) for each in became]
@@ -173,8 +157,8 @@ class JobRoutes:
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
         cursor: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
     ) -> Response:
-        """The newest jobs, live and ended, that the caller may see, page by page."""
-        found = self._reader.newest(asked, request.state.rights, limit, cursor)
+        """Jobs, live and ended, that the caller may see, the newest first unless another order is asked for, page by page."""
+        found = self._reader.page(asked, request.state.rights, limit, cursor)
         return answer(found, headers=link_to(request, found.next))
 
     def get(self, name: JobName, request: Request) -> Response:  # noqa: ARG002  (in the path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from reconciler.access.policy import AccessPolicy
@@ -25,6 +25,7 @@ from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import LedgerView
+from reconciler.protocols.placements import Placements
 from reconciler.protocols.terminals import NO_TERMINALS, Terminals
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
@@ -46,6 +47,8 @@ class Services:
     yet. `unstartable` says why no task of a job could begin that a user submits; None: nothing is known against it.
     `cancelled` tells that it is on record of jobs that they are to end.
     `alias_key` is what names of users and jobs are hidden with. `agents`: None where jobs do not run on machines with agents.
+    `placements`: None where jobs are pods, of which no ledger here says what they held. `verdicts`: all that the last plan says of
+    jobs; None while a part of that is still to come.
     """
 
     jobs: JobSource
@@ -76,6 +79,8 @@ class Services:
     agents: AgentDesk | None = None
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None
     submitted: Callable[[Collection[JobName]], None] = lambda _: None
+    placements: Placements | None = None
+    verdicts: Callable[[], Sequence[Verdict] | None] = lambda: None
 
     def storages(self) -> dict[str, CheckpointPolicy]:
         """The CheckpointPolicies in force by name; none before there is a policy."""

@@ -49,12 +49,12 @@ _DESCRIBED: Responses = {
 class WatchRoutes:
     """The endpoint; `router` has it. Streams end when `closing` is set."""
 
-    def __init__(self, services: Services, authority: Authorisation, closing: Flag) -> None:
+    def __init__(self, services: Services, authority: Authorisation, closing: Flag, feed: EventFeed) -> None:
         self._services = services
         self._authority = authority
         self._closing = closing
         self._open = 0
-        self._feed = EventFeed(services.jobs, services.history)
+        self._feed = feed
         self.router = APIRouter(tags=["watch"])
         self.router.add_api_route("/v1/watch", self.watch, responses=_DESCRIBED, response_class=Response)
 
@@ -72,13 +72,13 @@ class WatchRoutes:
         since = last_event_id if last_event_id is not None else after
         if since is None:
             since = await asyncio.to_thread(self._services.history.newest_event)
-        return _Stream(self._messages(request.state.caller, subject, since), headers=dict(BARE))
+        return StreamAnswer(self._messages(request.state.caller, subject, since), headers=dict(BARE))
 
     async def _messages(self, caller: Caller, subject: str, since: int) -> AsyncIterator[bytes]:
         self._open += 1
         try:
             yield message("start", WatchStart(number=since), since)
-            silent_s, rights = 0.0, _KeptRights(self._authority, self._services, caller)
+            silent_s, rights = 0.0, CurrentRights(self._authority, self._services, caller)
             while (end := self._over(caller)) is None:
                 try:
                     of_caller = rights.now()
@@ -113,7 +113,7 @@ class WatchRoutes:
         return "expired" if caller.until is not None and self._services.clock.now() >= caller.until else None
 
 
-class _KeptRights:
+class CurrentRights:
     """The rights of a caller, worked out anew where the policy is another."""
 
     def __init__(self, authority: Authorisation, services: Services, caller: Caller) -> None:
@@ -133,7 +133,9 @@ class _KeptRights:
         return known[2]
 
 
-class _Stream(StreamingResponse):
+class StreamAnswer(StreamingResponse):
+    """Server-sent events. What makes them is closed with the stream."""
+
     media_type = "text/event-stream"
 
     async def stream_response(self, send: Send) -> None:

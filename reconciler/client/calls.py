@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
 from reconciler.api.agent_payloads import AgentList, AgentToken, AgentTokenAsked
@@ -18,6 +18,7 @@ from reconciler.api.policy_payloads import (
     SuspensionAsked,
     SuspensionList,
 )
+from reconciler.api.timeline import QueueUseOverTime, Timeline
 from reconciler.client.transport import Transport
 from reconciler.model.envelope import Envelope
 from reconciler.model.git_record import Approval, Suspension
@@ -186,3 +187,17 @@ class PastCalls:
         while page.next:
             page = self.page(page.next)
             yield page
+
+    def timeline(self, since: str = "24h", to: str = "", cursor: str = "", **chosen: str | int) -> Timeline:
+        """What was held of nodes or in queues, a page of it, from and to a time or a span before now. `chosen`: docs/api.md."""
+        stated = {"from": since, "to": to, "cursor": cursor, **chosen}
+        return decode(self._transport.call("GET", "/v1/timeline", params=_given(stated)), Timeline)
+
+    def usage(self, queue: str = "", since: str = "7d", to: str = "", step: str = "") -> QueueUseOverTime:
+        """GPUs that the queues right below one held over time; without a queue, those that have no parent."""
+        stated = {"queue": queue, "from": since, "to": to, "step": step}
+        return decode(self._transport.call("GET", "/v1/usage", params=_given(stated)), QueueUseOverTime)
+
+
+def _given(stated: Mapping[str, str | int]) -> dict[str, str | int]:
+    return {name: value for name, value in stated.items() if value != ""}

@@ -17,7 +17,7 @@ from reconciler.model.job_record import JobRecord
 from reconciler.protocols.checkpoints import CheckpointGoneError
 from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import Claim, ClaimRefusedError
-from solver.model.cluster import DeviceId
+from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.inflight import Intent
 from solver.model.workload import JobName
 from solver.plan.plan import (
@@ -63,7 +63,9 @@ class StartExecutor(LeaderActions):
         """Claim, put on record, begin; returns how many were refused. `unmade`: GPUs that may not be partitioned anew."""
         told: list[Event] = []
         records = self.plane.jobs.named([step.job for step in steps])
-        wanted = [self._wish(step) for step in steps if self._may_begin(step, records, unmade, told)]
+        may = [step for step in steps if self._may_begin(step, records, unmade, told)]
+        types = {node.name: node.gpu_type for node in self.plane.policies.current().nodes} if may else {}
+        wanted = [self._wish(step, types) for step in may]
         refused = self.plane.ledger.claim_all(self.epoch, wanted)
         for claim, _ in wanted:
             told.append(self._came_of(claim, refused.get(claim.job)))
@@ -75,9 +77,18 @@ class StartExecutor(LeaderActions):
                 self.send(order_of(intent, claim, records[claim.job]))
         return len(steps) - len(granted)
 
-    def _wish(self, step: Bind) -> tuple[Claim, Intent]:
+    def _wish(self, step: Bind, types: Mapping[NodeName, GpuType]) -> tuple[Claim, Intent]:
         now, limits = self.plane.clock.now(), (step.time_limit, step.idle_limit)
-        claim = Claim(step.job, step.attempt, step.tasks, since=now, time_limit=limits[0], idle_limit=limits[1])
+        used = {task.group: types.get(task.node, GpuType("")) for task in step.tasks if task.devices}
+        claim = Claim(
+            step.job,
+            step.attempt,
+            step.tasks,
+            since=now,
+            time_limit=limits[0],
+            idle_limit=limits[1],
+            gpu_types=tuple(used.items()),
+        )
         return claim, Intent("start", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
 
     def _may_begin(

@@ -28,7 +28,8 @@ def why_evicted(step: Evict | Shrink) -> str:
     if step.means == "move":
         return f"it moves with {count(step.gpus.number, 'GPU')}, so that {step.beneficiary} fits; {lost}"
     whom = f" for {step.beneficiary}" if step.beneficiary else ""
-    return f"it gives up {count(step.gpus.number, 'GPU')}{whom} ({step.means}); {lost}"
+    past = f"; {step.past} has held it for as long as policy lets it" if step.past else ""
+    return f"it gives up {count(step.gpus.number, 'GPU')}{whom} ({step.means}); {lost}{past}"
 
 
 def geometry_of(instances: Iterable[MigInstance] | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from reconciler.model.failure import Failure
 from reconciler.model.job_groups import Batch, GroupRecord, Submission, Tally
@@ -45,11 +45,18 @@ class AcceptedJob(NamedTuple):
     is_new: bool
 
 
+JobOrder = Literal["newest", "waiting", "biggest"]
+"""newest: by submission, the last first. waiting: those alone that hold nothing, the first submitted first. biggest: by GPUs, the
+most first; jobs of which an older release took in the submission come last."""
+
+
 class JobQuery(NamedTuple):
     """Which jobs are looked for; what is left out lets every job through.
 
     `queues`: in one of these. `prefix`: with a name that begins so. `ended`: with one of these outcomes, or `live`, where either
-    is stated.
+    is stated. `holds`: whether they hold devices. `text`: in the name, in letters of either case. `classes`: of one of
+    these priority classes ("": none was named). `gpu_type`: would take GPUs of it. `seen_in`, `seen_by`: in one of these queues,
+    or that user's.
     """
 
     queues: frozenset[QueueName] | None = None
@@ -57,6 +64,13 @@ class JobQuery(NamedTuple):
     prefix: str = ""
     ended: frozenset[JobState] | None = None
     live: bool = True
+    holds: bool | None = None
+    text: str = ""
+    classes: frozenset[str] | None = None
+    gpu_type: str = ""
+    seen_in: frozenset[QueueName] | None = None
+    seen_by: str = ""
+    order: JobOrder = "newest"
 
 
 ALL_JOBS: Final = JobQuery()
@@ -104,10 +118,13 @@ class JobSource(Protocol):
     def jobs(
         self, limit: int = 1000, after: JobName | None = None, query: JobQuery = ALL_JOBS
     ) -> tuple[JobRecord, ...]:
-        """The newest jobs, live and ended, newest first; with `after`, of those submitted before it. Raises UnknownJobError.
+        """Jobs, live and ended, in the order that is asked for; with `after`, of those behind it. Raises UnknownJobError.
 
         Others than those that are looked for may be among them: a query spares work, and is no test.
         """
+
+    def count(self, query: JobQuery, most: int) -> int | None:
+        """How many jobs `jobs` would give, of which no more than `most` are counted; None: others would be among them."""
 
     def request_cancel(self, name: JobName, actor: str) -> JobRecord:
         """Note that the job shall end; idempotent, and without effect on an ended one. Raises UnknownJobError."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
 from reconciler.protocols.backend import Epoch
-from solver.model.cluster import DeviceId
+from solver.model.cluster import DeviceId, GpuType
 from solver.model.document import Document
 from solver.model.inflight import ConvergenceClock, Ended, Intent, Repartitioning, Reservation, Usage
 from solver.model.quantities import Duration, Instant
@@ -35,7 +35,7 @@ class Claim(Document, frozen=True):
 
     `time_limit` counts from `running_since`. Both limits are fixed with the claim: a later policy does not shorten what runs.
     An elastic gang has other `tasks` when its size changes; `growth` counts how often it grew.
-    `marks`: what is remembered of it while it runs.
+    `marks`: what is remembered of it while it runs. `gpu_types`: that of each task group with GPUs.
     """
 
     job: JobName
@@ -47,6 +47,7 @@ class Claim(Document, frozen=True):
     growth: int = 0
     idle_limit: Duration | None = None
     marks: Marks = Marks()
+    gpu_types: tuple[tuple[str, GpuType], ...] = ()
 
     @property
     def limit_reached_at(self) -> Instant | None:

@@ -72,13 +72,15 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
     runner = _runner(plane, narrow, events, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
-    pruning = Pruning(history, git.standing, clock, runner.epoch)
+    pruning = Pruning(history, store.placements, git.standing, clock, runner.epoch)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
     alias_key = read_or_make_token(folder.alias_key, "key")
     place.begin()
     known = plane, git.standing, runner, metrics, desk, git.following, alias_key
     return Parts(
-        services_of(*known, place.unstartable, place.agents, None, (disks, starts), events.tell, narrow.tell),
+        services_of(
+            *known, place.unstartable, place.agents, None, (disks, starts), events.tell, narrow.tell, store.placements
+        ),
         (
             ServerThread("loop", runner.run, runner.stop),
             ServerThread("events", events.run, events.stop),

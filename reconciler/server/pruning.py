@@ -1,4 +1,4 @@
-"""The thread that deletes rounds which the policy says are old, beside the loop and under its epoch."""
+"""The thread that deletes rounds and placements which the policy says are old, beside the loop and under its epoch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from reconciler.control.control import NoPolicyError, PolicySource
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch, StaleEpochError
 from reconciler.protocols.history import History
+from reconciler.protocols.placements import Placements
+from solver.model.quantities import Duration, Instant
 
 
 @dataclass
@@ -17,6 +19,7 @@ class Pruning:
     """Call `run` in a thread of its own; `stop` from any. `epoch` gives that of the loop, None while it does not lead."""
 
     history: History
+    placements: Placements
     policies: PolicySource
     clock: Clock
     epoch: Callable[[], Epoch | None]
@@ -35,14 +38,19 @@ class Pruning:
         self._stopped.set()
 
     def look(self) -> None:
-        """Delete what is old, piece by piece; nothing without the lead, a policy, or a time that it states."""
+        """Delete what is old, piece by piece; nothing without the lead or a policy, and no rounds without a time that it states."""
         epoch = self.epoch()
         try:
-            keep = self.policies.current().policy.scheduling.keep_rounds
-            if epoch is None or keep is None:
+            scheduling = self.policies.current().policy.scheduling
+            if epoch is None:
                 return
-            before = self.clock.now().after(-keep)
-            while self.history.prune_rounds(epoch, before) and not self._stopped.wait(self.apart_s):
-                pass
+            if scheduling.keep_rounds is not None:
+                self._prune(self.history.prune_rounds, epoch, scheduling.keep_rounds)
+            self._prune(self.placements.prune, epoch, scheduling.keep_placements)
         except (NoPolicyError, StaleEpochError):
             return  # the next leader, under whatever policy, looks again
+
+    def _prune(self, prune: Callable[[Epoch, Instant], int], epoch: Epoch, keep: Duration) -> None:
+        before = self.clock.now().after(-keep)
+        while prune(epoch, before) and not self._stopped.wait(self.apart_s):
+            pass

@@ -34,6 +34,7 @@ from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import LedgerView
+from reconciler.protocols.placements import Placements
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.admission import AdmissionCheck
 from solver.model.snapshot import Snapshot
@@ -136,8 +137,9 @@ def services_of(
     watched: Sequence[ConditionSource] = (),
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None,
     submitted: Callable[[Collection[JobName]], None] = lambda _: None,
+    placements: Placements | None = None,
 ) -> Services:
-    """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed."""
+    """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there are no placements."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
     return Services(
         plane.jobs,
@@ -168,6 +170,8 @@ def services_of(
         agents,
         cancelled,
         submitted,
+        placements,
+        watch.verdicts,
     )
 
 
@@ -227,6 +231,11 @@ class ControlPlaneView:
         """What the last pass says of a job."""
         last = self._runner.status.last
         return next((verdict for verdict in last.plan.verdicts if verdict.job == name), None) if last else None
+
+    def verdicts(self) -> Sequence[Verdict] | None:
+        """What the last pass says of all jobs; None: a part of that is still to come, or there was none."""
+        last = self._runner.status.last
+        return last.plan.verdicts if last and last.is_whole else None
 
     def admit(self, spec: JobSpec) -> tuple[AnyReason, ...]:
         """Why a job could never run under the policy in force, on the cluster as declared. Raises NoPolicyError."""

@@ -8,10 +8,13 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from reconciler.protocols.ledger import Claim, ClaimRefusedError, Marks
+from reconciler.protocols.placements import PlacementEnd
+from reconciler.store import placements
 from reconciler.store.database import Database
 from reconciler.store.occupancy import DeviceHold, held_by
 from reconciler.store.rows import pieces
 from reconciler.store.tables import attempts, claims, holdings, intents, jobs, nominations, reservations
+from solver.model.cluster import GpuType
 from solver.model.document import encode
 from solver.model.inflight import Intent
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant
@@ -57,6 +60,7 @@ def read_claim(database: Database, row: Row[Any]) -> Claim:
         row.growth,
         None if row.idle_limit is None else Duration(row.idle_limit),
         Marks() if row.marks is None else database.read_document(row.marks, Marks),
+        () if row.gpu_types is None else database.read_document(row.gpu_types, tuple[tuple[str, GpuType], ...]),
     )
 
 
@@ -86,13 +90,19 @@ def insert_intents(connection: Connection, asked: Iterable[Intent]) -> None:
         connection.execute(insert(intents), rows)
 
 
-def write_claims(connection: Connection, next_attempts: NextAttempts, granted: Sequence[tuple[Claim, Intent]]) -> None:
-    """What they hold, their attempts and intents; what was promised to them or kept for them goes."""
+def write_claims(
+    database: Database,
+    connection: Connection,
+    next_attempts: NextAttempts,
+    granted: Sequence[tuple[Claim, Intent]],
+) -> None:
+    """What they hold, their attempts, placements and intents; what was promised to them or kept for them goes."""
     if not granted:
         return
     connection.execute(insert(claims), [_row_of(claim) for claim, _ in granted])
     _hold(connection, (held for claim, _ in granted for held in held_by(claim.job, claim.tasks)))
     _write_attempts(connection, next_attempts.last, [claim for claim, _ in granted])
+    placements.begin(database, connection, [claim for claim, _ in granted])
     insert_intents(connection, (intent for _, intent in granted))
     for some in pieces([claim.job for claim, _ in granted]):
         connection.execute(delete(nominations).where(nominations.c.job.in_(some)))
@@ -129,8 +139,8 @@ def claim_to_grow(database: Database, connection: Connection, intent: Intent) ->
     return claim
 
 
-def change_size(connection: Connection, claim: Claim, at: Instant) -> None:
-    """The claim has these tasks from `at` on; what it ran with those before is added up first."""
+def change_size(database: Database, connection: Connection, claim: Claim, at: Instant, how: PlacementEnd) -> None:
+    """The claim has these tasks from `at` on; what it ran with those before is added up first. `how`: it came to have them."""
     own = claims.c.job == claim.job
     held = connection.execute(select(claims).where(own, claims.c.attempt == claim.attempt)).all()
     ran_gpu_ms = ran(connection, held, at).get(claim.job, 0)
@@ -140,6 +150,7 @@ def change_size(connection: Connection, claim: Claim, at: Instant) -> None:
     )
     connection.execute(delete(holdings).where(holdings.c.job == claim.job))
     _hold(connection, held_by(claim.job, claim.tasks))
+    placements.resize(database, connection, claim, at, how)
 
 
 def _hold(connection: Connection, held: Iterable[DeviceHold]) -> None:
@@ -172,6 +183,7 @@ def _row_of(claim: Claim) -> dict[str, object]:
         "idle_limit": claim.idle_limit,
         "growth": claim.growth,
         "ran_gpu_ms": 0,
+        "gpu_types": encode(claim.gpu_types).decode(),
     }
 
 

@@ -32,6 +32,7 @@ from reconciler.store.tables import (
     reservations,
     rounds,
 )
+from solver.model.cluster import GpuType
 from solver.model.document import decode
 from solver.model.inflight import Intent, Repartitioning, Reservation
 from solver.model.quantities import MILLI_PER_GPU
@@ -44,6 +45,7 @@ _DOCUMENTS: Final[tuple[tuple[Column[Any], Any], ...]] = (
     (failures.c.failure, Failure),
     (claims.c.tasks, tuple[TaskPlacement, ...]),
     (claims.c.marks, Marks),
+    (claims.c.gpu_types, tuple[tuple[str, GpuType], ...]),
     (intents.c.intent, Intent),
     (nominations.c.intent, Intent),
     (reservations.c.reservation, Reservation),

@@ -7,16 +7,23 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, func, insert, select, tuple_, update
 
 from reconciler.model.failure import Failure
 from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Submission, Tally
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobRecord
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.job_source import ALL_JOBS, AcceptedJob, DuplicateJobError, JobQuery, UnknownJobError
+from reconciler.protocols.job_source import (
+    ALL_JOBS,
+    AcceptedJob,
+    DuplicateJobError,
+    JobOrder,
+    JobQuery,
+    UnknownJobError,
+)
 from reconciler.store.database import Database
 from reconciler.store.rows import NAMES_MAX, Alike, Unchanged, pieces
-from reconciler.store.tables import failures, groups, jobs, nominations, reservations
+from reconciler.store.tables import claims, failures, groups, jobs, nominations, reservations
 from solver.model.document import encode
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, JobSpec
@@ -123,16 +130,23 @@ class SqlJobSource:
     def jobs(
         self, limit: int = 1000, after: JobName | None = None, query: JobQuery = ALL_JOBS
     ) -> tuple[JobRecord, ...]:
-        """The newest jobs, newest first."""
-        wanted = select(jobs).where(*_conditions(query)).order_by(jobs.c.number.desc()).limit(limit)
+        """In the order that is asked for, found and sorted in the database."""
+        wanted = select(jobs).where(*_conditions(query)).order_by(*_ORDERS[query.order]).limit(limit)
         with self._database.reading() as connection:
             if after is not None:
-                number = connection.execute(select(jobs.c.number).where(jobs.c.name == after)).scalar_one_or_none()
-                if number is None:
+                place = select(jobs.c.number, jobs.c.gpus).where(jobs.c.name == after)
+                last = connection.execute(place).one_or_none()
+                if last is None:
                     raise UnknownJobError(f"there is no job {after}")
-                wanted = wanted.where(jobs.c.number < number)
+                wanted = wanted.where(_behind(last.number, last.gpus, query.order))
             rows = connection.execute(wanted).all()
             return self._records(connection, rows)
+
+    def count(self, query: JobQuery, most: int) -> int | None:
+        """No row is read; of jobs of the release before the database can't tell."""
+        found = select(jobs.c.number).where(*_conditions(query)).limit(most).subquery()
+        with self._database.reading() as connection:
+            return int(connection.execute(select(func.count()).select_from(found)).scalar_one())
 
     def request_cancel(self, name: JobName, actor: str) -> JobRecord:
         """Note that the job shall end; the first user that asks is remembered."""
@@ -260,6 +274,26 @@ _OF_A_RECORD: Final[tuple[ColumnElement[Any], ...]] = (
 """What is read of 30,000 jobs at once."""
 
 
+_ORDERS: Final[Mapping[JobOrder, tuple[ColumnElement[Any], ...]]] = {
+    "newest": (jobs.c.number.desc(),),
+    "waiting": (jobs.c.number,),
+    "biggest": (jobs.c.gpus.desc(), jobs.c.number.desc()),
+}
+
+
+def _behind(number: int, gpus: int, order: JobOrder) -> ColumnElement[bool]:
+    """Which jobs follow one in an order."""
+    is_behind: ColumnElement[bool]
+    match order:
+        case "newest":
+            is_behind = jobs.c.number < number
+        case "waiting":
+            is_behind = jobs.c.number > number
+        case "biggest":
+            is_behind = tuple_(jobs.c.gpus, jobs.c.number) < tuple_(gpus, number)
+    return is_behind
+
+
 def _live_stamps(connection: Connection) -> Iterator[tuple[str, tuple[object, ...]]]:
     """Of each live job, by name, what may change of it: how many failures it has had, and what was asked of it."""
     failed = select(failures.c.job, func.count()).join(jobs, failures.c.job == jobs.c.name).where(_LIVE)
@@ -287,18 +321,52 @@ def _conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
         # By code point, as names are sorted: LIKE would take letters of both cases for one another.
         yield jobs.c.name >= query.prefix
         yield jobs.c.name <= query.prefix + chr(sys.maxunicode)
-    if query.ended is not None:
+    live_only = query.ended is not None and query.live and not query.ended
+    if live_only or query.order == "waiting":
+        # Bare: databases find a way by an index for it, and none for an alternative.
+        yield _LIVE
+    elif query.ended is not None:
         ended = jobs.c.ended_as.in_(sorted(query.ended))
         yield ended | jobs.c.ended_at.is_(None) if query.live else ended
     elif not query.live:
         yield jobs.c.ended_at.is_not(None)
+    if query.seen_in is not None:
+        seen = jobs.c.queue.in_(sorted(query.seen_in)) | jobs.c.queue.is_(None)
+        yield seen | (jobs.c.user == query.seen_by) if query.seen_by else seen
+    yield from _wishes(query)
+
+
+def _wishes(query: JobQuery) -> Iterator[ColumnElement[bool]]:
+    """What pages narrow lists down by."""
+    if query.holds is not None or query.order == "waiting":
+        held = select(claims.c.job).where(claims.c.job == jobs.c.name).exists()
+        yield held if query.holds and query.order != "waiting" else ~held
+    if query.text:
+        yield func.lower(jobs.c.name).contains(query.text.lower(), autoescape=True)
+    if query.classes is not None:
+        yield jobs.c.priority_class.in_(sorted(query.classes)) | jobs.c.priority_class.is_(None)
+    if query.gpu_type:
+        named, any_type = (jobs.c.gpu_types.contains(f" {each} ", autoescape=True) for each in (query.gpu_type, "*"))
+        yield named | any_type | jobs.c.gpu_types.is_(None)
+
+
+def _columns_of(spec: JobSpec) -> dict[str, object]:
+    """A spec, and what of it jobs are found and sorted by."""
+    with_gpus = [group.shape.gpu_types for group in spec.task_groups if group.shape.cost]
+    types = sorted({gpu_type for named in with_gpus for gpu_type in named or ("*",)})
+    return {
+        "queue": spec.queue,
+        "priority_class": spec.priority_class,
+        "gpu_types": "".join(f" {gpu_type} " for gpu_type in types),
+        "gpus": int(spec.gpus),
+        "spec": encode(spec).decode(),
+    }
 
 
 def _row_of(asked: Submission) -> dict[str, object]:
     return {
         "name": asked.name,
-        "queue": asked.spec.queue,
-        "spec": encode(asked.spec).decode(),
+        **_columns_of(asked.spec),
         "user": asked.user,
         "submitted_at": asked.at,
         "idempotency_key": asked.idempotency_key,
@@ -356,8 +424,7 @@ def _tallied(connection: Connection, names: Collection[JobName]) -> dict[JobName
 def _columns(job: NewJob) -> dict[str, object]:
     return {
         "name": job.name,
-        "queue": job.spec.queue,
-        "spec": encode(job.spec).decode(),
+        **_columns_of(job.spec),
         "array": None if job.array is None else encode(job.array).decode(),
         "array_id": None if job.array is None else job.array.id,
         "pipeline": job.pipeline or None,

@@ -21,6 +21,7 @@ from reconciler.protocols.ledger import (
     PastUse,
     stop_of,
 )
+from reconciler.store import placements
 from reconciler.store.claims import (
     NextAttempts,
     change_size,
@@ -67,6 +68,7 @@ class SqlLedger:
         self._database = database
         self._claims = Unchanged(_claim_rows, self._read_claims)
         self._standings: tuple[int, dict[JobStanding, int]] | None = None
+        self._adopted = 0
 
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
         """Take or renew leadership."""
@@ -76,7 +78,10 @@ class SqlLedger:
                 raise NotLeaderError(leader.holder, Instant(leader.until))
             epoch = leader.epoch if leader.holder == holder else leader.epoch + 1
             connection.execute(update(leadership).values(holder=holder, epoch=epoch, until=now + lease))
-            return Epoch(epoch)
+            if epoch != self._adopted:
+                placements.adopt(self._database, connection, lambda row: read_claim(self._database, row), now)
+        self._adopted = epoch
+        return Epoch(epoch)
 
     def renew(self, holder: str, now: Instant, lease: Duration) -> bool:
         """The epoch stays. A lease that is over is prolonged as well, as long as no other has taken the lead."""
@@ -293,7 +298,7 @@ class SqlLedger:
                     next_attempts.holds[claim.job] = claim.attempt
                     occupancy.add(held_by(claim.job, claim.tasks))
                     granted.append((claim, intent))
-            write_claims(connection, next_attempts, granted)
+            write_claims(self._database, connection, next_attempts, granted)
         return refused
 
     def confirm_running(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
@@ -322,7 +327,7 @@ class SqlLedger:
         self.release_all(epoch, [(job, attempt)], at)
 
     def release_all(self, epoch: Epoch, over: Collection[tuple[JobName, int]], at: Instant) -> None:
-        """What they have run is added up first."""
+        """What they have run is added up first, and their placements are over."""
         with self._database.writing(epoch) as connection:
             wanted = set(over)
             held = [row for row in claim_rows(connection, [job for job, _ in over]) if (row.job, row.attempt) in wanted]
@@ -331,7 +336,9 @@ class SqlLedger:
                 added = attempts.c.served_gpu_ms + bindparam("ran")
                 own = update(attempts).where(attempts.c.job == bindparam("of")).values(served_gpu_ms=added)
                 connection.execute(own, [{"of": job, "ran": gpu_ms} for job, gpu_ms in served.items()])
-            for some in pieces([row.job for row in held]):
+            attempts_over = {JobName(row.job): row.attempt for row in held}
+            placements.end(connection, placements.endings_of(self._database, connection, attempts_over), at)
+            for some in pieces(attempts_over):
                 connection.execute(delete(claims).where(claims.c.job.in_(some)))
 
     def ask(self, epoch: Epoch, intent: Intent) -> bool:
@@ -396,7 +403,7 @@ class SqlLedger:
             claim = claim_to_grow(self._database, connection, intent)
             _refuse_growth(Occupancy(self._database, connection, intent.tasks), claim, intent.tasks)
             grown = msgspec.structs.replace(claim, tasks=(*claim.tasks, *intent.tasks), growth=claim.growth + 1)
-            change_size(connection, grown, intent.asked_at)
+            change_size(self._database, connection, grown, intent.asked_at, "grew")
             insert_intents(connection, [intent])
             return grown
 
@@ -408,7 +415,7 @@ class SqlLedger:
             if strange:
                 raise ClaimRefusedError(f"{intent.job} has no such task: {strange[0].group}/{strange[0].index}")
             grown = msgspec.structs.replace(claim, growth=claim.growth + 1)
-            change_size(connection, grown, intent.asked_at)
+            change_size(self._database, connection, grown, intent.asked_at, "restarted")
             insert_intents(connection, [intent])
             return grown
 
@@ -425,7 +432,7 @@ class SqlLedger:
             if shrink is None or claim is None:
                 return
             shrunk = msgspec.structs.replace(claim, tasks=_without(claim.tasks, shrink.tasks))
-            change_size(connection, shrunk, at)
+            change_size(self._database, connection, shrunk, at, "shrank")
             connection.execute(delete(intents).where(intents.c.id == shrink.id))
             grow = intent_named(self._database, connection, f"grow/{job}/{attempt}")
             if grow is not None:

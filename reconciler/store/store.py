@@ -16,6 +16,7 @@ from reconciler.store.history import SqlHistory
 from reconciler.store.interventions import SqlInterventions
 from reconciler.store.jobs import SqlJobSource
 from reconciler.store.ledger import SqlLedger
+from reconciler.store.placements import SqlPlacements
 from reconciler.store.sessions import SqlSessions
 
 
@@ -36,6 +37,7 @@ class SqlStore:
     agents: SqlAgents
     gone_pods: SqlGonePods
     sessions: SqlSessions
+    placements: SqlPlacements
 
     def close(self) -> None:
         """Close every connection."""
@@ -69,4 +71,5 @@ def open_store(
         SqlAgents(database),
         SqlGonePods(database),
         SqlSessions(database),
+        SqlPlacements(database),
     )

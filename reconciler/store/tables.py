@@ -55,7 +55,13 @@ jobs = Table(
     Column("array", Text),  # an ArrayElement; absent: it is none
     Column("array_id", String, index=True),
     Column("pipeline", String, index=True),
-    Column("queue", String, info=since(14)),  # the spec's; absent: the release before took it in
+    # The spec's; absent, or 0: the release before took it in.
+    Column("queue", String, info=since(14)),
+    Column("priority_class", String, info=since(14)),
+    Column("gpu_types", String, info=since(14)),  # of its tasks, with a blank before and after each; *: any will do
+    Column("gpus", BigInteger, nullable=False, server_default="0", info=since(14)),  # thousandths, of the whole gang
+    Index("live_jobs_by_size", "ended_at", "gpus", "number"),
+    Index("jobs_by_size", "gpus", "number"),
 )
 
 # Arrays and pipelines. Their names are taken like those of jobs.
@@ -102,6 +108,38 @@ claims = Table(
     Column("ran_gpu_ms", BigInteger, nullable=False),  # what it has run until its size changed last
     Column("sized_at", BigInteger),  # when that was; absent: never
     Column("marks", Text),  # a Marks; absent: nothing is remembered
+    Column("gpu_types", Text, info=since(14)),  # of the task groups; absent: the release before took it in
+)
+
+# What attempts hold and held, until 2^62 where they still do, written with the claims; see placements.py.
+placements = Table(
+    "placements",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=False),
+    Column("job", String, nullable=False, index=True),
+    Column("attempt", Integer, nullable=False),
+    Column("queue", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("gpu_type", String, nullable=False),  # empty: no GPUs, or the release before took the claim in
+    Column("gpus", BigInteger, nullable=False),  # thousandths, of all nodes
+    Column("since", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False, index=True),
+    Column("ended", String, nullable=False, server_default=""),
+    Column("beneficiary", String, nullable=False, server_default=""),
+    info=since(14),
+)
+
+placement_nodes = Table(
+    "placement_nodes",
+    metadata,
+    Column("placement", Number, ForeignKey("placements.number", ondelete="CASCADE"), primary_key=True),
+    Column("node", String, primary_key=True),
+    Column("until", BigInteger, nullable=False),  # the placement's, to find those of a node in a window
+    Column("gpus", BigInteger, nullable=False),  # thousandths
+    Column("tasks", LargeBinary, nullable=False),  # as placements.py packs them
+    Index("placement_nodes_node", "node", "until"),
+    info=since(14),
+    sqlite_with_rowid=False,
 )
 
 # A whole GPU is held in 1000 parts, a share in fewer. That they never add up to more is checked in the transaction that

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
+import json
 from http import HTTPStatus
-from threading import Lock
-from typing import NamedTuple
 
 from fastapi import APIRouter, Header, Request, Response
 
@@ -14,34 +11,22 @@ from reconciler.access.rights import Rights
 from reconciler.api.services import Services
 from reconciler.api.views import queue_views
 from reconciler.lifecycle.interventions.effects import about
-from reconciler.web.cluster_map import map_of
 from reconciler.web.cluster_summary import ClusterSummary
 from reconciler.web.conditions import conditions_of, is_in_order
+from reconciler.web.latest_map import LatestMap
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page
 from reconciler.web.queue_tree import queue_rows
-from solver.model.document import encode
 from solver.model.snapshot import Snapshot
-from solver.policy.policy import Policy
-
-
-class PackedMap(NamedTuple):
-    """The map of a snapshot under a policy, as it is sent."""
-
-    snapshot: Snapshot
-    policy: Policy
-    packed: bytes
-    tag: str
 
 
 class ClusterPages:
     """The endpoints; `router` has them all. What a snapshot says is worked out once, however many look."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, latest: LatestMap) -> None:
         self._services = services
+        self._latest = latest
         self._summary: tuple[Snapshot, ClusterSummary] | None = None
-        self._packing = Lock()
-        self._map: PackedMap | None = None
         self.router = APIRouter(route_class=PageRoute, include_in_schema=False)
         self.router.add_api_route("/", self.cluster)
         self.router.add_api_route("/map.json", self.map)
@@ -50,11 +35,14 @@ class ClusterPages:
     def cluster(self, request: Request) -> Response:
         """What there is, what is held, what is out of order, rack by rack."""
         troubles = [each for each in conditions_of(self._services) if not is_in_order(each)]
-        return page(request, "cluster.html", summary=self._summarised(), conditions=troubles)
+        rights: Rights = request.state.rights
+        queues, _ = rights.where("see-job")
+        seen = None if queues is None else json.dumps(sorted(queues))
+        return page(request, "cluster.html", summary=self._summarised(), conditions=troubles, seen_queues=seen)
 
     def map(self, if_none_match: str = Header("")) -> Response:
         """Every GPU and its holder, for the map: made and packed once for a pass, whoever asks."""
-        made = self._mapped()
+        made = self._latest.now()
         headers = {**HEADERS, "ETag": made.tag, "Cache-Control": "private, no-cache"}
         if made.tag in (each.strip() for each in if_none_match.split(",")):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -69,16 +57,6 @@ class ClusterPages:
         may_hold = frozenset(rights.queues_for("operate"))
         rows = queue_rows(views, policy)
         return page(request, "queues.html", rows=rows, revision=revision, may_hold=may_hold)
-
-    def _mapped(self) -> PackedMap:
-        snapshot, (_, policy) = self._services.snapshot(), self._services.policy()
-        with self._packing:
-            made = self._map
-            if made is None or made.snapshot is not snapshot or made.policy is not policy:
-                text = encode(map_of(snapshot, policy))
-                tag = f'"{hashlib.sha256(text).hexdigest()[:20]}"'
-                self._map = made = PackedMap(snapshot, policy, gzip.compress(text, 6, mtime=0), tag)
-            return made
 
     def _summarised(self) -> ClusterSummary:
         snapshot, known = self._services.snapshot(), self._summary

@@ -62,8 +62,13 @@ def gpu_rows(
             if device in keepers:
                 keepers[device].append(each)
     for gpu in sorted(node.gpus, key=lambda each: each.index):
-        own = tuple(_parts(gpu, _slots(node, gpu), holders.get(gpu.id, ())))
+        own = tuple(gpu_parts(node, gpu, holders.get(gpu.id, ())))
         yield GpuRow(gpu, own, tuple(keepers[gpu.id]), tuple(fault for fault in faults if fault.part == gpu.id))
+
+
+def gpu_parts(node: Node, gpu: Gpu, tasks: Sequence[TaskOnNode]) -> Iterator[GpuPart]:
+    """The pieces of one GPU, as it is divided; `tasks`: those that are on it."""
+    yield from _parts(gpu, _slots(node, gpu), tasks)
 
 
 def _by_gpu(tasks: Sequence[TaskOnNode]) -> Mapping[DeviceId, list[TaskOnNode]]:

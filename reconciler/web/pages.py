@@ -31,6 +31,7 @@ _NAVIGATION: Final = (
     ("/", "Cluster"),
     ("/queues", "Queues"),
     ("/jobs", "Jobs"),
+    ("/time", "Time"),
     ("/rounds", "Rounds"),
     ("/policy", "Policy"),
     ("/health", "Health"),

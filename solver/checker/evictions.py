@@ -19,7 +19,7 @@ from solver.checker.protection import too_soon
 from solver.checker.turns import gives_way
 from solver.model.cluster import GpuType, NodeName
 from solver.model.parts import owner_of
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import Duration, MilliGpu
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Evict, Shrink, Yields
 from solver.plan.violation import Violation
@@ -89,13 +89,15 @@ class _Evictions:
         problem = self._unlawful(victim, preemptor)
         if problem:
             yield Violation("S4", victim.name, problem)
-        problem = (
-            ""
-            if self._overdue(preemptor) and self._by(victim, preemptor) != "turn"
-            else too_soon(victim, self._class(victim), self.case.snapshot.time)
-        )
+        in_turn = self._by(victim, preemptor) == "turn"
+        may = self._overdue(preemptor) and not in_turn
+        problem = "" if may else too_soon(victim, self._class(victim), self.case.snapshot.time)
         if problem:
             yield Violation("S9", victim.name, problem)
+        if victim.held_by and victim.leaves == "not" and (in_turn or not self._passes_budgets(preemptor)):
+            yield Violation(
+                "S9", victim.name, f"is held by {victim.held_by}, and {preemptor.name} has to wait for that"
+            )
 
     @cached_property
     def _growing(self) -> Mapping[JobName, Job]:
@@ -112,6 +114,8 @@ class _Evictions:
         elif victim.spec.queue == gang.spec.queue or self.standing.towards(victim, gang) != "borrowed":
             yield Violation("S4", victim.name, f"leaves for the growth of {gang.name}, and borrows nothing from it")
         problem = too_soon(victim, known, self.case.snapshot.time)
+        if victim.leaves == "not":
+            problem = f"is held by {victim.held_by}"
         if problem:
             yield Violation("S9", victim.name, problem)
 
@@ -295,9 +299,16 @@ class _Evictions:
     def _overdue(self, preemptor: Job) -> bool:
         said = [queue.reclaim_within for queue in self.case.lookup.path(preemptor.spec.queue)]
         within = next((limit for limit in said if limit is not None), self.case.policy.scheduling.reclaim_within)
-        if preemptor.name in self._growing:
-            return False
-        return self._inside(preemptor) and self.case.snapshot.time - preemptor.submitted_at >= within
+        return self._has_waited(preemptor, within)
+
+    def _passes_budgets(self, preemptor: Job) -> bool:
+        within = self.case.policy.scheduling.evictions.disruption_budgets_hold_for
+        return self._overdue(preemptor) if within is None else self._has_waited(preemptor, within)
+
+    def _has_waited(self, preemptor: Job, within: Duration) -> bool:
+        """A guarantee that waits since then; what grows never has."""
+        inside = preemptor.name not in self._growing and self._inside(preemptor)
+        return inside and self.case.snapshot.time - preemptor.submitted_at >= within
 
     def _reclaim_mode(self, preemptor: Job) -> str:
         said = [queue.reclaim for queue in self.case.lookup.path(preemptor.spec.queue)]

@@ -13,8 +13,12 @@ def leave_violations(case: JudgedPlan) -> Iterator[Violation]:
     for step in case.leaving:
         if step.means == "overdue":
             continue
-        said = case.jobs[step.job].leaves
-        if said == "not":
+        job = case.jobs[step.job]
+        said, held = job.leaves, job.held_by if job.leaves == "not" else ""
+        if step.past != held:
+            yield Violation("S4", step.job, f"passes over {step.past or 'nothing'}, and is held by {held or 'nothing'}")
+        # Whether its guarantee has waited for long enough is judged with what protects jobs for a while.
+        if said == "not" and not (held and step.beneficiary and step.means != "move"):
             yield Violation("S4", step.job, "may not be evicted now, for a reason that is not the policy's")
         elif said == "unpromised" and step.means == "move":
             yield Violation("S4", step.job, "may not be moved: what it is promised ends with its tasks")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 import numpy as np
@@ -227,7 +227,7 @@ class PreemptionDecision:
             for manner in manners[:1] if self.grows else manners:
                 # What protects lower work holds against its own queue's however long they have waited; and against growth.
                 patient = self.grows or manner == "ahead"
-                preemptor = replace(one.preemptor, overdue=False) if patient else one.preemptor
+                preemptor = one.preemptor.patient if patient else one.preemptor
                 profiles = _profiles_of(one.first)
                 key = self.making.attempts.evictable.likeness(preemptor), manner, profiles
                 if key not in known:
@@ -262,6 +262,7 @@ class PreemptionDecision:
                 evictable.beside(
                     branch,
                     overdue=preemptor.overdue,
+                    past_budgets=preemptor.past_budgets,
                     straddling=self.tier == "entitled" and not self.grows,
                     exceeds=preemptor.exceeds,
                 )

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from solver.model.cluster import Gpu, GpuType, Node, NodeName
 from solver.model.document import API_VERSION, Document, digest
@@ -19,11 +20,14 @@ from solver.model.pledges import NOTHING, beside, pledges_in
 from solver.model.quantities import Instant
 from solver.model.workload import Job, JobName, JobSpec, TaskPlacement
 
+Inventory = Literal["reported"] | UnsetType
+
 
 class Snapshot(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
     """Nodes sorted by name, live jobs sorted by name, and what is in flight, at `time`. Build it with `snapshot_of`.
 
-    `node_sets`: those that task groups name, sorted by name.
+    `node_sets`: those that task groups name, sorted by name. `inventory` reported: the nodes are those that the cluster has,
+    whatever Git declares of them; unset: those that Git declares. It is for plans of what a change would do, and decides nothing.
     """
 
     time: Instant
@@ -31,6 +35,7 @@ class Snapshot(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
     jobs: tuple[Job, ...]
     in_flight: InFlight = InFlight()
     node_sets: tuple[NodeSet, ...] = ()
+    inventory: Inventory = UNSET
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Snapshot"] = "Snapshot"
 
@@ -122,6 +127,7 @@ def snapshot_of(
     jobs: Iterable[Job],
     in_flight: InFlight = InFlight(),
     node_sets: Iterable[NodeSet] = (),
+    inventory: Inventory = UNSET,
 ) -> Snapshot:
     """Sort a world into a snapshot; raises ValueError where a name occurs twice, or a set of nodes is not what it is taken for."""
     ordered_nodes = tuple(sorted(nodes, key=lambda node: node.name))
@@ -132,7 +138,7 @@ def snapshot_of(
     refuse_repeats("change of GPU", sorted(asked.device for asked in in_flight.repartitions))
     sets = settled_sets(node_sets, ordered_nodes)
     refuse_unknown_sets(ordered_jobs, sets)
-    return Snapshot(time, ordered_nodes, ordered_jobs, _sorted_in_flight(in_flight), sets)
+    return Snapshot(time, ordered_nodes, ordered_jobs, _sorted_in_flight(in_flight), sets, inventory)
 
 
 def with_jobs(snapshot: Snapshot, jobs: Iterable[Job], in_flight: InFlight) -> Snapshot:
@@ -151,7 +157,8 @@ def with_more_intents(snapshot: Snapshot, intents: Iterable[Intent]) -> Snapshot
 
 def normalised(snapshot: Snapshot) -> Snapshot:
     """The same world in sorted order: what came from a file may be in any."""
-    return snapshot_of(snapshot.time, snapshot.nodes, snapshot.jobs, snapshot.in_flight, snapshot.node_sets)
+    told = snapshot.time, snapshot.nodes, snapshot.jobs, snapshot.in_flight, snapshot.node_sets, snapshot.inventory
+    return snapshot_of(*told)
 
 
 def _sorted_in_flight(in_flight: InFlight) -> InFlight:

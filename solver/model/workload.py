@@ -284,6 +284,7 @@ class Job(Document, frozen=True):
     `time_limit`: of this attempt; None: it may run for ever, or is not bound. `evicted_at`: oldest first. `boosted`: it is to start
     before others of its queue. `served_gpu_ms`: what its ended attempts ran. `saved_at`: until when this attempt's work is saved,
     its start at least; None: unknown. `leaves` not: others than policy forbid it; unpromised: its promises end with its tasks.
+    `held_by`: what forbids it, such as PodDisruptionBudgets, where that yields to a guarantee which has waited for too long.
     """
 
     name: JobName
@@ -300,3 +301,9 @@ class Job(Document, frozen=True):
     boosted: bool = False
     saved_at: Instant | None = None
     leaves: Literal["freely", "unpromised", "not"] = "freely"
+    held_by: str = ""
+
+    @property
+    def held(self) -> str:
+        """What keeps it from leaving for any job but one whose guarantee has waited for too long; "": nothing does, or for ever."""
+        return self.held_by if self.leaves == "not" else ""

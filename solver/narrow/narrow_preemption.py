@@ -138,6 +138,7 @@ class NarrowPreemption:
             and all(
                 victim.means in ("reclaim", "preempt")
                 and victim.holder.gpus > 0
+                and not victim.holder.job.held
                 and owner_of(victim.name) == victim.name
                 and len(whole[victim.name]) == 1
                 for victim in found.victims

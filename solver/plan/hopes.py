@@ -73,7 +73,11 @@ def _of_protection(reason: Protected) -> str:
         case "perRound":
             return "a higher perRound"
         case "disruptionBudget":
-            return f"a PodDisruptionBudget that lets {reason.job} go"
+            return (
+                f"{reason.budget} to let {reason.job} go"
+                if reason.budget
+                else f"a PodDisruptionBudget that lets {reason.job} go"
+            )
 
 
 def _of_max(reason: QuotaMax) -> str:

@@ -64,7 +64,8 @@ class Evict(Document, frozen=True, tag_field="step", tag="evict"):
     """Attempt `attempt` of a running job ends, so that `beneficiary` can have what it holds; within `grace` from being asked.
 
     There is no beneficiary where a rule wants it: a queue drains, a lowered limit is to be kept, or a gang's reservation is due.
-    `lost_gpu_s`: what that throws away, in GPU-seconds: work since the last checkpoint, and starting again.
+    `lost_gpu_s`: what that throws away, in GPU-seconds: work since the last checkpoint, and starting again. `past`: what forbade
+    it, such as a PodDisruptionBudget, and has delayed the beneficiary's guarantee for as long as it may.
     """
 
     job: JobName
@@ -74,6 +75,7 @@ class Evict(Document, frozen=True, tag_field="step", tag="evict"):
     gpus: MilliGpu
     lost_gpu_s: float
     beneficiary: JobName | None = None
+    past: str = ""
 
 
 ShrunkBy = Literal["reclaim", "preempt", "turn", "straddle", "converge", "overdue"]
@@ -94,6 +96,7 @@ class Shrink(Document, frozen=True, tag_field="step", tag="shrink"):
     gpus: MilliGpu
     lost_gpu_s: float
     beneficiary: JobName | None = None
+    past: str = ""
 
 
 class Grow(Document, frozen=True, tag_field="step", tag="grow"):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from solver.model.document import Document
 from solver.model.quantities import Cpu, Memory, MilliGpu
+
+HostResource = Literal["cpu", "memory"]
 
 
 class Reason(Document, frozen=True, tag_field="code"):

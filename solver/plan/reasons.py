@@ -12,7 +12,7 @@ from solver.model.inflight import declared_name
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.plan.mig_reasons import MigGeometryReason, MigHasNoPeers
-from solver.plan.reason import Reason, among, at, beside_gpus, count, too_little_in_one
+from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, too_little_in_one
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -22,8 +22,6 @@ from solver.plan.refusals import (
     UnknownName,
 )
 from solver.policy.ordering import OrderBy
-
-HostResource = Literal["cpu", "memory"]
 
 
 class QuotaMax(Reason, frozen=True, tag="quota-max"):
@@ -216,14 +214,20 @@ class Outranked(Reason, frozen=True, tag="outranked"):
 
 
 class AwaitsRelease(Reason, frozen=True, tag="awaits-release"):
-    """The devices it will have are decided; these jobs, which hold some of them, have been asked to leave or to shrink."""
+    """The devices it will have are decided; these jobs, which hold some of them, have been asked to leave or to shrink.
+
+    `budget`: the PodDisruptionBudgets that don't let one of them go now.
+    """
 
     leaving: tuple[JobName, ...]
     more: int = 0
+    budget: str = ""
 
     def __str__(self) -> str:
         rest = f" and {self.more} more" if self.more else ""
-        return f"starts once {', '.join(self.leaving)}{rest} {'has' if len(self.leaving) + self.more == 1 else 'have'} made room"
+        held = f", which {self.budget} does not allow now" if self.budget else ""
+        have = "has" if len(self.leaving) + self.more == 1 else "have"
+        return f"starts once {', '.join(self.leaving)}{rest} {have} made room{held}"
 
 
 class BeyondGuarantee(Reason, frozen=True, tag="beyond-guarantee"):
@@ -294,7 +298,8 @@ class Protected(Reason, frozen=True, tag="protected"):
     """It may have what others hold, and these may not be evicted yet: `job` is the one that is protected the longest.
 
     `until`: from then on it may be; None: nobody knows. Where the waiting job is inside its guarantee that is no later than its
-    reclaimWithin. `priority_class`: of the job that is protected. `more`: how many others the same protects.
+    reclaimWithin. `priority_class`: of the job that is protected. `more`: how many others the same protects. `budget`: of a
+    PodDisruptionBudget, which one.
     """
 
     by: ProtectedBy
@@ -303,6 +308,7 @@ class Protected(Reason, frozen=True, tag="protected"):
     until: Instant | None = None
     origin: str = ""
     more: int = 0
+    budget: str = ""
 
     def __str__(self) -> str:
         others = f" and {count(self.more, 'other')}" if self.more else ""
@@ -315,7 +321,8 @@ class Protected(Reason, frozen=True, tag="protected"):
             case "perRound":
                 return f"{would} perRound{where} allows no more evictions{until}"
             case "disruptionBudget":
-                return f"{would} a PodDisruptionBudget does not allow it now{until}"
+                ends = f"; it holds{until} at the latest" if until else ""
+                return f"{would} {self.budget or 'a PodDisruptionBudget'} does not allow it now{ends}"
             case _:
                 of_class = f" of class {self.priority_class}" if self.priority_class else ""
                 them = "them" if self.more else "it"

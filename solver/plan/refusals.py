@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from solver.model.cluster import GpuType, Level
-from solver.model.quantities import Memory, MilliGpu
+from solver.model.document import Document
+from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import QueueName
-from solver.plan.reason import Reason, among, at, count, did_you_mean
+from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, did_you_mean
 
 
 class UnknownName(Reason, frozen=True, tag="unknown-name"):
@@ -96,10 +97,44 @@ class AboveMax(Reason, frozen=True, tag="above-max"):
         return f"needs {self.wanted} {self.gpu_type}; {cap}"
 
 
+class TooLittleHost(Document, frozen=True):
+    """CPU and memory that one task asks for, and that no node has for it even when it is empty.
+
+    `largest_cpu`, `largest_memory`: the most that a node has of each. `lacking`: of which of the two no node has enough; (): of
+    neither, but none has both together, and the GPUs.
+    """
+
+    cpu: Cpu
+    memory: Memory
+    largest_cpu: Cpu
+    largest_memory: Memory
+    lacking: tuple[HostResource, ...] = ()
+
+    @property
+    def needs(self) -> str:
+        """What a task asks for, of what is lacking."""
+        return self._of(self.cpu, self.memory)
+
+    @property
+    def largest(self) -> str:
+        """The most that a node has, of what is lacking."""
+        return self._of(self.largest_cpu, self.largest_memory)
+
+    def found(self, gpu_type: GpuType, node_set: str) -> str:
+        """What nodes have, in words."""
+        node = f"node that it may be on ({node_set})" if node_set else f"node with {gpu_type}" if gpu_type else "node"
+        return f"the largest {node} has {self.largest}" if self.lacking else f"no {node} has all of that"
+
+    def _of(self, cpu: Cpu, memory: Memory) -> str:
+        is_meant = self.lacking or ("cpu", "memory")
+        return beside_gpus(cpu if "cpu" in is_meant else Cpu(0), memory if "memory" in is_meant else Memory(0))
+
+
 class NeverFits(Reason, frozen=True, tag="never-fits"):
     """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task.
 
     `profile`: the MIG profile that each task asks for. `node_set`: the only nodes that its tasks may be on, if it is limited.
+    `host`: where no node has the CPU and memory that one task asks for.
     """
 
     group: str
@@ -112,9 +147,12 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     profile: str = ""
     node_set: str = ""
     nodes_allowed: int = 0
+    host: TooLittleHost | None = None
 
     def __str__(self) -> str:
         there = among(self.node_set, self.nodes_allowed)
+        if self.host:
+            return f"group {self.group} needs {self.host.needs} for each task; {self.host.found(self.gpu_type, self.node_set)}"
         wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else count(self.tasks, "task")
         where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
         if self.profile:

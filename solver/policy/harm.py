@@ -31,6 +31,8 @@ class Evictions(Document, frozen=True):
     asking and making a job end. `job_cost`: what evicting a job costs beside what it loses, in GPU-time; less of it for one that
     holds less than a GPU. `back_off`: how long an evicted job borrows nothing; doubled by each further eviction.
     `moves_per_round`: most jobs that one round moves elsewhere to make room; they count among those of `per_round`.
+    `disruption_budgets_hold_for`: how long what others than the policy forbid may delay work inside a guarantee; None: as long as
+    protections may.
     `origin` is the place in Git (`file:line`), for messages only.
     """
 
@@ -41,6 +43,7 @@ class Evictions(Document, frozen=True):
     back_off: Duration = Duration(60_000)
     moves_per_round: int = 4
     job_cost: Duration = Duration(0)
+    disruption_budgets_hold_for: Duration | None = None
     origin: str = ""
 
 

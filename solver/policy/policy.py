@@ -153,7 +153,8 @@ class SchedulingPolicy(Document, frozen=True):
     `fallback_after`: how long jobs wait for their first GPU type before they take another.
     `duration_quantile`: jobs without a limit are expected to run as long as this part of earlier ones; 0: nothing is expected.
     `gpu_types`: what a GPU of each type weighs beside others; a type that is missing weighs 1 (policy/type_weights).
-    `keep_rounds`: for how long the record of a round is kept; None: for ever. `logs`: how large logs of tasks get.
+    `keep_rounds`: for how long the record of a round is kept; None: for ever. `keep_placements`: for how long it is known after
+    its end what a job held of which nodes. `logs`: how large logs of tasks get.
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     `host_share`: what a GPU carries of CPU and memory, for pools where that is not an equal part (policy/host_share).
     `gpu_nodes_for`: which jobs may be on nodes that have GPUs.
@@ -180,6 +181,7 @@ class SchedulingPolicy(Document, frozen=True):
     origin: str = ""
     host_share: tuple[HostShare, ...] = ()
     gpu_nodes_for: GpuNodesFor = "all-jobs"
+    keep_placements: Duration = Duration(400 * 86_400_000)
 
 
 class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
@@ -312,8 +314,9 @@ _UNREAD_BY_ROUNDS = {
     "guardrails": Guardrails(),
     "images": ImagePolicy(),
     "keep_rounds": None,
-    # The very default, which is left out of what is digested: a policy of before this field was there keeps its digest.
+    # The very defaults, which are left out of what is digested: a policy of before these fields were there keeps its digest.
     "logs": SchedulingPolicy().logs,
+    "keep_placements": SchedulingPolicy().keep_placements,
 }
 
 

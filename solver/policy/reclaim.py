@@ -18,3 +18,9 @@ def reclaim_within(policy: Policy, tree: QueueTree, queue: QueueName) -> Duratio
     """How long protections of running jobs may delay work inside the queue's guarantee."""
     said = (tree.by_name[name].reclaim_within for name in tree.path(queue))
     return next((limit for limit in said if limit is not None), policy.scheduling.reclaim_within)
+
+
+def budgets_hold_for(policy: Policy, tree: QueueTree, queue: QueueName) -> Duration:
+    """How long PodDisruptionBudgets may delay work inside the queue's guarantee."""
+    said = policy.scheduling.evictions.disruption_budgets_hold_for
+    return reclaim_within(policy, tree, queue) if said is None else said

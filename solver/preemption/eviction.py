@@ -22,7 +22,7 @@ from solver.placement.placement import PlacedGang, has_place, least_tasks
 from solver.placement.starts import JobStart
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy
-from solver.policy.reclaim import may_reclaim_fair_share, reclaim_within
+from solver.policy.reclaim import budgets_hold_for, may_reclaim_fair_share, reclaim_within
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import ConsolidationSearch, Move
@@ -63,7 +63,7 @@ class Preemptor:
     _refused: bool = False
     _firm_total: Counter[QuotaLine] | None = None
     _firm_counted: tuple[int, int] = (0, 0)
-    _within: dict[QueueName, Duration] = field(default_factory=dict)
+    _within: dict[QueueName, tuple[Duration, Duration]] = field(default_factory=dict)
     givers: Givers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Preemptor:
     def serve(self, candidate: StartCandidate, tier: Tier) -> None:
         """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
         preemptor = self.preemptor(candidate, tier)
-        alike = (candidate.likeness, tier, preemptor.overdue)
+        alike = (candidate.likeness, tier, preemptor.overdue, preemptor.past_budgets)
         if (candidate.inside_only and tier == "fair" and preemptor.has_gpus) or self._unserved.fails_again(
             candidate, alike
         ):
@@ -266,7 +266,7 @@ class Preemptor:
         found, claimed = self._as_it_is([request for request in before if self.attempts.is_below_limits(request, {})])
         if found:
             return found, claimed
-        patient = replace(preemptor, overdue=False)
+        patient = preemptor.patient
         for request in before:
             for victims in self._each_lawful(self.givers.own(patient), request, patient):
                 found = Fewest(self.attempts).find(request, victims)
@@ -403,12 +403,15 @@ class Preemptor:
         known = self.policy.priority_class(job)
         queue, tree = job.spec.queue, self.attempts.evictable.rules.tree
         if queue not in self._within:
-            self._within[queue] = reclaim_within(self.policy, tree, queue)
-        overdue = tier == "entitled" and self.snapshot.time >= job.submitted_at.after(self._within[queue])
+            self._within[queue] = reclaim_within(self.policy, tree, queue), budgets_hold_for(self.policy, tree, queue)
+        overdue, past_budgets = (
+            tier == "entitled" and self.snapshot.time >= job.submitted_at.after(within)
+            for within in self._within[queue]
+        )
         carried = self.attempts.evictable.rules.host.shares
         exceeds = any(carried.asks_beyond(job.spec, option) for option in candidate.options)
         has_gpus = any(sum(option.charge.values()) for option in candidate.options)
-        return PreemptorJob(job, known.value if known else 0, overdue, exceeds, has_gpus)
+        return PreemptorJob(job, known.value if known else 0, overdue, exceeds, has_gpus, past_budgets)
 
     def _keeps_to_limits(self, found: PreemptionResult, preemptor: PreemptorJob) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""

@@ -42,6 +42,7 @@ class EvictionCandidates:
     _preemptible: Mask = field(init=False)
     _evictable: Mask = field(init=False)
     _protected: Mask = field(init=False)
+    _held: Mask = field(init=False)
     _standing: Ints = field(init=False)
     _place: Ints = field(init=False)
     _in_order: Ints = field(init=False)
@@ -73,15 +74,17 @@ class EvictionCandidates:
             self._place[means, by_turn if means == TURN else by_harm] = np.arange(first, first + len(holders))
 
     def _judge(self) -> None:
-        """By number, who may be evicted at all, and who is protected for a while."""
+        """By number, who may be evicted at all, who is protected for a while, and who is held by a PodDisruptionBudget."""
         rules, gangs, gang = self.rules, self.allocations.columns, self.allocations.gang
-        leaves = gangs.leaves | ("disruptionBudget" in rules.without)
+        held = gangs.held & ("disruptionBudget" not in rules.without)
+        leaves = gangs.leaves | held | ("disruptionBudget" in rules.without)
         if rules.staying:
             leaves &= ~np.array([name in rules.staying for name in self.allocations.of_gang], dtype=bool)
         until = gangs.until_any_day if "evictionsPerDay" in rules.without else gangs.until
         self._preemptible = (leaves & gangs.preemptible)[gang]
         self._evictable = (leaves & gangs.evictable)[gang]
         self._protected = (until > rules.now)[gang]
+        self._held = held[gang]
 
     def under(self, rules: EvictionRules) -> EvictionCandidates:
         """The same by other protections, those of another time: what evictions cost stays as it is."""
@@ -103,8 +106,9 @@ class EvictionCandidates:
 
     @property
     def protected(self) -> set[JobName]:
-        """Jobs that are protected for a while."""
-        return {owner_of(self.allocations.holders[n].job.name) for n in np.flatnonzero(self._protected).tolist()}
+        """Jobs that leave for no guarantee but one that has waited for too long."""
+        kept = np.flatnonzero(self._protected | self._held)
+        return {owner_of(self.allocations.holders[n].job.name) for n in kept.tolist()}
 
     def released(self, room: FreeCapacity) -> ReleasedCapacity:
         """What nodes get back from whom; the same for all rooms of a round."""
@@ -168,32 +172,44 @@ class EvictionCandidates:
             # No GPU leaves for work without GPUs.
             yields = self._preemptible[own] & (preemptor.has_gpus | self.rules.host.alone[own])
             below = own[yields & lower]
-            found = [self._place[PREEMPT, below if preemptor.overdue else below[~self._protected[below]]]]
+            freely = self._free(overdue=preemptor.overdue, past_budgets=preemptor.past_budgets)
+            found = [self._place[PREEMPT, below[freely[below]]]]
             if self._takes_turn(preemptor):
                 # Nobody's guarantee waits for a turn: what protects holds however long the preemptor has waited.
                 others = own[yields & ~lower]
                 name, holders = preemptor.job.name, self.allocations.holders
                 later = [n for n in others.tolist() if precedence.yields(owner_of(holders[n].job.name), name)]
                 turns = np.array(later, dtype=np.int64)
-                found.append(self._place[TURN, turns[~self._protected[turns]]])
+                found.append(self._place[TURN, turns[self._free(overdue=False, past_budgets=False)[turns]]])
             self._known[key] = np.sort(np.concatenate(found))
         return self._known[key]
 
     def likeness(self, preemptor: PreemptorJob) -> object:
         """The same for preemptors for whom the same may have to leave."""
         turn = preemptor.job.name if self._takes_turn(preemptor) else None
-        claims = preemptor.overdue, preemptor.exceeds, preemptor.has_gpus
+        claims = preemptor.overdue, preemptor.past_budgets, preemptor.exceeds, preemptor.has_gpus
         return preemptor.job.spec.queue, preemptor.base_priority, claims, turn
 
     def _takes_turn(self, preemptor: PreemptorJob) -> bool:
         return preemptor.job.name in self.rules.precedence.in_turn
+
+    def _free(self, *, overdue: bool, past_budgets: bool) -> Mask:
+        """By number, whom nothing keeps from a preemptor that may pass over what protects, or over PodDisruptionBudgets."""
+        return (~self._protected | overdue) & (~self._held | past_budgets)
 
     def _numbers(self, queue: QueueName) -> Ints:
         own = self.allocations.own[queue]
         return np.arange(own.start, own.stop)
 
     def beside(
-        self, branch: QueueName, *, overdue: bool, straddling: bool = True, exceeds: bool = False, has_gpus: bool = True
+        self,
+        branch: QueueName,
+        *,
+        overdue: bool,
+        past_budgets: bool = False,
+        straddling: bool = True,
+        exceeds: bool = False,
+        has_gpus: bool = True,
     ) -> Ints:
         """Work of other queues: of those below the parent of a branch on the preemptor's path, but not in it.
 
@@ -202,14 +218,14 @@ class EvictionCandidates:
         GPUs carry; then it takes nothing from jobs that hold more than theirs carry, and are inside their guarantees by GPUs.
         `has_gpus` False: the preemptor has no GPUs, so nobody leaves for it that has some.
         """
-        key = (branch, overdue, straddling, exceeds, has_gpus)
+        key = (branch, overdue, past_budgets, straddling, exceeds, has_gpus)
         if key not in self._known:
             path, below = self.rules.tree.path(branch), self.allocations.below
             around = below[path[1]] if len(path) > 1 else slice(0, len(self.allocations.holders))
             numbers = np.concatenate(
                 [np.arange(around.start, below[branch].start), np.arange(below[branch].stop, around.stop)]
             )
-            may = self._evictable[numbers] if overdue else (self._evictable & ~self._protected)[numbers]
+            may = (self._evictable & self._free(overdue=overdue, past_budgets=past_budgets))[numbers]
             numbers = numbers[may & (has_gpus | self.rules.host.alone[numbers])]
             standing = self._standing[numbers, len(path) - 1] if len(numbers) else numbers
             found = [self._place[RECLAIM, numbers[standing == BORROWED]]]

@@ -110,6 +110,7 @@ class Givers:
                 self.evictable.beside(
                     branch,
                     overdue=preemptor.overdue,
+                    past_budgets=preemptor.past_budgets,
                     straddling=straddling,
                     exceeds=preemptor.exceeds,
                     has_gpus=preemptor.has_gpus,

@@ -10,8 +10,9 @@ from solver.model.cluster import GpuType
 from solver.queueing.demand import StartCandidate
 from solver.quota.vacated import Tier
 
-Alike = tuple[int, Tier, bool]
-"""The same for preemptors of one sub-layer who can have the same: likeness, tier, and whether a guarantee is overdue."""
+Alike = tuple[int, Tier, bool, bool]
+"""The same for preemptors of one sub-layer who can have the same: likeness, tier, and whether a guarantee may pass over what
+protects others, and over PodDisruptionBudgets."""
 
 
 @dataclass(slots=True)

@@ -19,15 +19,18 @@ from solver.quota.victims import HeldGang, protected_until
 
 
 class GangColumns(NamedTuple):
-    """By gang. `leaves`: whether it may be asked to; `until`: the instant from which on nothing protects it; `until_any_day`: the
-    same however often it was evicted. Of what it would lose: `service`, which loses nothing; `started`, `saved` and `interval` as
-    jobs have them, NEVER and 0 where there is none.
+    """By gang. `leaves`: whether it may be asked to; `held`: whether it may be only for a guarantee that has waited for too long.
+
+    `until`: the instant from which on nothing protects it; `until_any_day`: the same however often it was evicted. Of what it
+    would lose: `service`, which loses nothing; `started`, `saved` and `interval` as jobs have them, NEVER and 0 where there
+    is none.
     """
 
     value: Ints
     preemptible: Mask
     evictable: Mask
     leaves: Mask
+    held: Mask
     until: Ints
     until_any_day: Ints
     service: Mask
@@ -75,8 +78,10 @@ class GangsInColumns:
 
     def of(self, gangs: Sequence[HeldGang]) -> HeldColumns:
         """Those of some gangs, in their order."""
-        value, preemptible, evictable, leaves, until, any_day, service, *times = self._gangs.of(gangs, _of_gang).columns
-        flags = preemptible.astype(bool), evictable.astype(bool), leaves.astype(bool)
+        value, *columns = self._gangs.of(gangs, _of_gang).columns
+        preemptible, evictable, leaves, held = (column.astype(bool) for column in columns[:4])
+        until, any_day, service, *times = columns[4:]
+        flags = preemptible, evictable, leaves, held
         of_gangs = GangColumns(value, *flags, until, any_day, service.astype(bool), *times)
         (place, whole, devices), parts = self._parts.of(gangs, _of_parts)
         (part, code, milli), charges = self._charges.of(gangs, self._of_charges)
@@ -104,6 +109,7 @@ def _of_gang(gang: HeldGang) -> Iterator[tuple[int, ...]]:
         known.preemptible,
         base.evictable,
         job.leaves != "not",
+        bool(job.held),
         protected_until(job, known.protection),
         protected_until(job, msgspec.structs.replace(known.protection, evictions_per_day=None)),
         job.spec.type == "service",

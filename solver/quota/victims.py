@@ -6,7 +6,7 @@ Base priority is the class's value: waiting never changes who yields to whom.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal, Protocol, TypeVar
 
@@ -156,9 +156,10 @@ def holders_of(
 
 @dataclass(frozen=True, slots=True)
 class PreemptorJob:
-    """A waiting job for which others may have to leave. `overdue`: nothing may delay its guarantee any longer.
+    """A waiting job for which others may have to leave. `overdue`: nothing of the policy may delay its guarantee any longer.
 
-    `exceeds`: it asks for more CPU or memory than its GPUs carry. `has_gpus`: it asks for some.
+    `exceeds`: it asks for more CPU or memory than its GPUs carry. `has_gpus`: it asks for some. `past_budgets`: no
+    PodDisruptionBudget may delay its guarantee any longer.
     """
 
     job: Job
@@ -166,6 +167,12 @@ class PreemptorJob:
     overdue: bool
     exceeds: bool = False
     has_gpus: bool = True
+    past_budgets: bool = False
+
+    @property
+    def patient(self) -> PreemptorJob:
+        """The same as long as what protects others may delay it."""
+        return replace(self, overdue=False, past_budgets=False)
 
 
 def protected(job: Job, protection: Protection, now: Instant) -> bool:

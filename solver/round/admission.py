@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 
+import msgspec
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
@@ -16,14 +17,15 @@ from solver.model.cluster import GpuType, Level, Node
 from solver.model.mig import mig_model
 from solver.model.mig_layout import near_profiles
 from solver.model.node_sets import NodeSet
-from solver.model.quantities import MILLI_PER_GPU, Instant, Memory, MilliGpu
+from solver.model.quantities import MILLI_PER_GPU, Cpu, Instant, Memory, MilliGpu
 from solver.model.round_cache import CachedResults, RoundCache
-from solver.model.shape import MigShape, SharedShape
+from solver.model.shape import MigShape, Shape, SharedShape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobSpec, QueueName, TaskGroup
 from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.plan.mig_reasons import MigHasNoPeers
+from solver.plan.reason import HostResource
 from solver.plan.reasons import AnyReason, BeyondGuarantee, HeldReason, QuotaMax
 from solver.plan.refusals import (
     AboveMax,
@@ -31,6 +33,7 @@ from solver.plan.refusals import (
     GpuTooSmall,
     NeverFits,
     NotDivided,
+    TooLittleHost,
     UnknownName,
 )
 from solver.policy.policy import Policy, SloClass
@@ -258,7 +261,19 @@ class Gate:
             profile=shape.mig or "",
             node_set=group.nodes,
             nodes_allowed=int(self.empty.sets[group.nodes].sum()) if group.nodes else 0,
+            host=self._too_little_host(shape, gpu_type),
         )
+
+    def _too_little_host(self, shape: Shape, gpu_type: GpuType | None) -> TooLittleHost | None:
+        """Where a node would do for a task by its GPUs, and none does by its CPU and memory too."""
+        gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
+        if self.empty.offer(shape, gpu_type).total or not self.empty.offer(gpus_alone, gpu_type).total:
+            return None
+        able = self.empty.offer(gpus_alone, gpu_type).slots > 0
+        cpu, memory = (int(there[able].max(initial=0)) for there in (self.empty.free_cpu, self.empty.free_memory))
+        short: tuple[tuple[HostResource, bool], ...] = (("cpu", cpu < shape.cpu), ("memory", memory < shape.memory))
+        lacking = tuple(name for name, is_short in short if is_short)
+        return TooLittleHost(Cpu(shape.cpu), Memory(shape.memory), Cpu(cpu), Memory(memory), lacking)
 
     def _tasks_that_fit(self, spec: JobSpec, option: Option, number: int, level: Level | None) -> int:
         offer, least = self.empty.offer(option.shapes[number], option.gpu_types[number]), spec.task_groups[number].least

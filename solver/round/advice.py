@@ -59,7 +59,11 @@ def _advice(reason: AnyReason) -> str:
 
 
 def _smaller_gang(reason: NeverFits) -> str:
-    """More nodes where it is limited to some; fewer GPUs a task where no node has as many; else fewer tasks; else less beside."""
+    """Less CPU where no node has as much; more nodes where it is limited to some; fewer GPUs a task, likewise; else fewer tasks."""
+    if reason.host:
+        least = f"at most {reason.host.largest}" if reason.host.lacking else "less CPU and memory"
+        more = f", or let it be on more than {count(reason.nodes_allowed, 'node')}" if reason.node_set else ""
+        return f"Ask for {least} for each task of group {reason.group}{more}."
     if reason.node_set and reason.tasks_that_fit < reason.tasks:
         here = f"Up to {reason.tasks_that_fit} of its tasks would fit there, or let" if reason.tasks_that_fit else "Let"
         return f"{here} group {reason.group} be on more than {count(reason.nodes_allowed, 'node')}."
@@ -70,7 +74,7 @@ def _smaller_gang(reason: NeverFits) -> str:
             f"Tasks of up to {reason.largest_task} {reason.gpu_type} would fit a node." if reason.largest_task else ""
         )
     if not reason.tasks_that_fit:
-        return f"Ask for less CPU and memory per task of group {reason.group}: no node has that much beside its GPUs."
+        return ""
     if reason.tasks_that_fit >= reason.tasks:
         return "Each task group fits alone, but not all of them together: ask for fewer tasks."
     where = f", or ask for a wider domain than one {reason.level}" if reason.level else ""

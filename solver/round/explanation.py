@@ -186,7 +186,12 @@ class RoundExplanation:
         promised = [promise.job for promise in self.decision.promises]
         known = [nomination.job for nomination in self.nominations.waiting if nomination.job.phase == "pending"]
         for job in (*promised, *known):
-            yield _awaits(job, self._waits_for[job.name], EarliestStart(self._begins[job.name]))
+            yield _awaits(job, self._waits_for[job.name], self._held_by, EarliestStart(self._begins[job.name]))
+
+    @cached_property
+    def _held_by(self) -> Mapping[JobName, str]:
+        """What keeps jobs from leaving that were asked to before."""
+        return {job.name: job.held for job in self.snapshot.jobs if job.held}
 
     @cached_property
     def _waits_for(self) -> dict[JobName, Collection[JobName]]:
@@ -300,7 +305,8 @@ def _moving(move: Move, to: Job) -> Moves:
     return Moves(job.name, job.spec.queue, to.name, to.spec.queue, mover.gpus, leaves, nodes, mover.lost_gpu_s)
 
 
-def _awaits(job: Job, leaving: Collection[JobName], when: AnyEstimate) -> Waits:
+def _awaits(job: Job, leaving: Collection[JobName], held_by: Mapping[JobName, str], when: AnyEstimate) -> Waits:
     named = tuple(sorted({owner_of(name) for name in leaving}))
-    reason = AwaitsRelease(named[:AHEAD_NAMED_MAX], max(0, len(named) - AHEAD_NAMED_MAX))
+    budget = next((held_by[name] for name in named if name in held_by), "")
+    reason = AwaitsRelease(named[:AHEAD_NAMED_MAX], max(0, len(named) - AHEAD_NAMED_MAX), budget)
     return Waits(job.name, job.spec.queue, (reason,), when)

@@ -29,7 +29,7 @@ from solver.model.workload import Job, JobName
 from solver.placement.starts import JobStart
 from solver.plan.reasons import Protected, ProtectedBy
 from solver.policy.policy import Policy
-from solver.policy.reclaim import reclaim_within
+from solver.policy.reclaim import budgets_hold_for, reclaim_within
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import SEARCHES_MAX, ConsolidationSearch
@@ -60,6 +60,13 @@ LIMITS: tuple[ProtectedBy, ...] = ("perRound", "minGain", "disruptionBudget", "e
 
 ServingTurn = tuple[Instant, int, SubLayer, int, int]
 """When a job is served, in which tier and sub-layer, of how many GPUs where that counts, and its number in the round's order."""
+
+
+class Overdue(NamedTuple):
+    """From when on nothing of the policy delays a guarantee, and from when on no PodDisruptionBudget; None: that time has come."""
+
+    policy: Instant | None
+    budgets: Instant | None
 
 
 class LaterStart(NamedTuple):
@@ -179,11 +186,11 @@ class ProtectedWaits:
     _gone: set[JobName] = field(default_factory=set)
     _evictable: dict[tuple[Instant, frozenset[ProtectedBy]], EvictionCandidates] = field(default_factory=dict)
     _moving: dict[tuple[Instant, frozenset[ProtectedBy]], ConsolidationSearch] = field(default_factory=dict)
-    _firsts: dict[int, tuple[Instant | None, Instant | None]] = field(default_factory=dict)
+    _firsts: dict[int, tuple[Instant | None, Overdue]] = field(default_factory=dict)
     _endless: dict[int, tuple[Protected, ...]] = field(default_factory=dict)
     _searches: int = 0
     _left_at: dict[Instant, list[Job]] = field(default_factory=dict)
-    _instants: dict[Instant | None, tuple[Instant, ...]] = field(default_factory=dict)
+    _instants: dict[Overdue, tuple[Instant, ...]] = field(default_factory=dict)
 
     @classmethod
     def after(cls, left: RoundRemainder, waiting: Sequence[StartCandidate]) -> ProtectedWaits:
@@ -252,17 +259,20 @@ class ProtectedWaits:
         known = self.policy.priority_class(job)
         return protection_end(job, known.protection, self._now) if known else None
 
-    def _overdue_at(self, candidate: StartCandidate) -> Instant | None:
-        """From when on no protection delays it, as far as it is inside its guarantee; None: that time has come."""
-        tree, job = self._rules.tree, candidate.job
-        at = job.submitted_at.after(reclaim_within(self.policy, tree, job.spec.queue))
-        return at if at > self._now else None
+    def _overdue_at(self, candidate: StartCandidate) -> Overdue:
+        """From when on nothing delays it, as far as it is inside its guarantee."""
+        job = candidate.job
+        limits = (
+            within(self.policy, self._rules.tree, job.spec.queue) for within in (reclaim_within, budgets_hold_for)
+        )
+        policy, budgets = (at if at > self._now else None for at in map(job.submitted_at.after, limits))
+        return Overdue(policy, budgets if "disruptionBudget" in self._limits else None)
 
     def _instants_of(self, candidate: StartCandidate) -> tuple[Instant, ...]:
         """When something ends that could protect others from it."""
         overdue = self._overdue_at(candidate)
         if overdue not in self._instants:
-            more = frozenset[Instant]() if overdue is None else frozenset({overdue})
+            more = frozenset(at for at in overdue if at is not None)
             self._instants[overdue] = tuple(sorted(self._ends | more))
         return self._instants[overdue]
 
@@ -274,11 +284,11 @@ class ProtectedWaits:
             at, of = known
             if (
                 at in self._ends
-                and all(when is None or when > at for when in (overdue, of))
-                and (of is None) == (overdue is None)
+                and all(when is None or when > at for when in (*overdue, *of))
+                and [when is None for when in of] == [when is None for when in overdue]
             ):
                 return at
-            if at is None and overdue is None and of is None:
+            if at is None and not any((*overdue, *of)):
                 return None
         at = self._first(candidate)
         self._searches += 1
@@ -356,7 +366,11 @@ class ProtectedWaits:
         gains = sum(found.request.option.charge.values()) >= making.policy.scheduling.evictions.min_gain * given_up
         now = making.snapshot.time
         return bool(own) and not (
-            gains and all(not protected(holder.job, holder.priority_class.protection, now) for holder in own)
+            gains
+            and all(
+                not holder.job.held and not protected(holder.job, holder.priority_class.protection, now)
+                for holder in own
+            )
         )
 
     def _preemptor(self, at: Instant, without: frozenset[ProtectedBy] = frozenset()) -> Preemptor:
@@ -399,21 +413,25 @@ class ProtectedWaits:
 
     def _timed(self, found: PreemptionResult, at: Instant | None) -> tuple[Protected, ...]:
         """By what those who leave for it are protected now, with the one that is so the longest by each."""
-        own = self._protected(_leaving(found), at)
+        own = self._protected(_leaving(found), at, found)
         if at is not None and own and max(known.until or at for known in own) < at:
             # What leaves for another at that time leaves more than that needs.
-            return self._protected(chain(_leaving(found), self._left_at.get(at, ())), at)
+            return self._protected(chain(_leaving(found), self._left_at.get(at, ())), at, found)
         return own
 
-    def _protected(self, leaving: Iterable[Job], at: Instant | None) -> tuple[Protected, ...]:
-        by = dict[ProtectedBy, dict[JobName, tuple[Instant | None, Job]]]()
+    def _protected(self, leaving: Iterable[Job], at: Instant | None, found: PreemptionResult) -> tuple[Protected, ...]:
+        by, held = dict[ProtectedBy, dict[JobName, tuple[Instant | None, Job]]](), list[Job]()
+        budgets = self._overdue_at(found.request.candidate).budgets
         for job in leaving:
+            if job.held and at is not None and budgets is not None:
+                held.append(job)
             end = self._end(job)
             if end is not None:
                 # At the latest when nothing may delay the guarantee any longer.
                 until = at if at is not None and (end.until is None or end.until > at) else end.until
                 by.setdefault(end.by, {})[owner_of(job.name)] = until, job
-        return tuple(self._of_class(kind, jobs) for kind, jobs in by.items())
+        told = tuple(self._of_class(kind, jobs) for kind, jobs in by.items())
+        return (*told, _of_budgets(held, budgets)) if held else told
 
     def _of_class(self, by: ProtectedBy, jobs: Mapping[JobName, tuple[Instant | None, Job]]) -> Protected:
         name = max(jobs, key=lambda name: (jobs[name][0] is None, jobs[name][0] or 0, name))
@@ -460,8 +478,8 @@ class ProtectedWaits:
         if limit == "evictionsPerDay":
             return None  # As what protects for a while, by the job's class.
         if limit == "disruptionBudget":
-            names = sorted(name for name, job in jobs.items() if job.leaves == "not")
-            return Protected(limit, names[0], until=until, more=len(names) - 1) if names else None
+            held = [job for job in jobs.values() if job.leaves == "not"]
+            return _of_budgets(held, until) if held else None
         names, origin = list(jobs), self.policy.scheduling.evictions.origin or self.policy.scheduling.origin
         return Protected(limit, names[0], until=until, origin=origin, more=len(names) - 1) if names else None
 
@@ -491,6 +509,12 @@ def _keeps_shares(found: PreemptionResult, headroom: QuotaHeadroom) -> bool:
         if milli > max(0, above) and (above <= 0 or milli >= spare):
             return False
     return True
+
+
+def _of_budgets(held: Iterable[Job], until: Instant | None) -> Protected:
+    """The first by name of jobs that may not leave, whatever policy says."""
+    first, *others = sorted({owner_of(job.name): job for job in held}.items())
+    return Protected("disruptionBudget", first[0], until=until, more=len(others), budget=first[1].held_by)
 
 
 def _leaving(found: PreemptionResult) -> Iterator[Job]:

@@ -18,11 +18,11 @@ from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.placement.reach import limits_of, reach
 from solver.plan.mig_reasons import MigGeometryReason
+from solver.plan.reason import HostResource
 from solver.plan.reasons import (
     AnyReason,
     Bundles,
     CapacityReason,
-    HostResource,
     HostResources,
     NoRoomReason,
     TooClose,

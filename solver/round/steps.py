@@ -84,12 +84,13 @@ def _leave(known: PlannedEviction, policy: Policy) -> Evict | Shrink:
     if known.whole and known.by != "overdue":
         return _evict(known, known.by, policy)
     by, tasks = cast("ShrunkBy", known.by), known.tasks
-    return Shrink(job.name, job.attempt, tasks, by, grace, known.gpus, known.lost_gpu_s, known.beneficiary)
+    return Shrink(job.name, job.attempt, tasks, by, grace, known.gpus, known.lost_gpu_s, known.beneficiary, job.held)
 
 
 def _evict(known: PlannedEviction, by: EvictedBy, policy: Policy) -> Evict:
     job = known.job
-    return Evict(job.name, job.attempt, by, policy.grace(job), known.gpus, known.lost_gpu_s, known.beneficiary)
+    grace, lost = policy.grace(job), known.lost_gpu_s
+    return Evict(job.name, job.attempt, by, grace, known.gpus, lost, known.beneficiary, job.held)
 
 
 def bind_of(job: Job, tasks: tuple[TaskPlacement, ...], policy: Policy) -> Bind:

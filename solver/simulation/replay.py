@@ -31,7 +31,7 @@ from solver.plan.plan import (
 )
 from solver.policy.policy import Policy
 from solver.policy.precedence import waiting_since
-from solver.policy.reclaim import reclaim_within
+from solver.policy.reclaim import budgets_hold_for, reclaim_within
 from solver.policy.tree import QueueTree
 from solver.queueing.costs import near, ran_ms
 from solver.queueing.durations import HISTORY_JOBS, quantiles
@@ -126,9 +126,10 @@ class Replay:
         tree = QueueTree.of(self.policy)
         for job in self._live.values() if len(self.policy.queues) > 1 else ():
             if job.phase == "pending":
-                at = job.submitted_at.after(reclaim_within(self.policy, tree, job.spec.queue))
-                if at >= earliest:
-                    yield at
+                for within in (reclaim_within, budgets_hold_for):
+                    at = job.submitted_at.after(within(self.policy, tree, job.spec.queue))
+                    if at >= earliest:
+                        yield at
 
     def _next_turn(self, earliest: Instant) -> Iterator[Instant]:
         """When a job may have its turn, though nothing happens."""

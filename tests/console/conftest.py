@@ -17,6 +17,12 @@ __all__ = ["console", "site"]
 PICTURES = Path(__file__).parents[2] / "build" / "console"
 """What the tests saw, for people to look at."""
 
+SETTLED = (
+    "html:is([data-fare=lost], [data-fare=refused], [data-fare=over], [data-fare=paused]), "
+    "html[data-fare=live] main:is([data-live=''], [data-updates])"
+)
+"""It can't follow, has nothing that changes, or has been brought up to date once."""
+
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
     "--no-sandbox",
@@ -46,7 +52,13 @@ class Browser:
 
     def open(self, path: str) -> None:
         """Go to a page, until all of it has come."""
-        self.page.goto(self.url + path, wait_until="networkidle")
+        self.page.goto(self.url + path)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until a page follows what happens, and has caught up; its stream stays open, so that the network is never idle."""
+        if self.page.locator("#live").count():
+            self.page.wait_for_selector(SETTLED)
 
     def sign_in(self, token: str) -> None:
         """Type the token where the form is."""
@@ -55,8 +67,15 @@ class Browser:
 
     def press(self, button: str) -> None:
         """A button of a form, until the page has come that follows."""
-        with self.page.expect_navigation(wait_until="networkidle"):
+        with self.page.expect_navigation():
             self.page.get_by_role("button", name=button).click()
+        self.settle()
+
+    def follow(self, role: str, name: str, *, exact: bool = False) -> None:
+        """The first link or button of a name, until the page has come that it leads to."""
+        with self.page.expect_navigation():
+            self.page.get_by_role(role, name=name, exact=exact).first.click()
+        self.settle()
 
     def picture(self, name: str) -> None:
         """Keep what is seen."""

@@ -29,18 +29,12 @@ def provider(console: Console) -> Iterator[Provider]:
         yield running
 
 
-def follow(browser: Browser, role: str, name: str) -> None:
-    """A link or button, until the page has come that it leads to at last."""
-    with browser.page.expect_navigation(wait_until="networkidle"):
-        browser.page.get_by_role(role, name=name).click()
-
-
 def test_signing_in_on_the_providers_page_leads_to_the_wanted_page(browser: Browser, provider: Provider) -> None:
     browser.open("/queues")
     browser.picture("sign-in-providers")
-    follow(browser, "link", f"Sign in at {provider.place}")
+    browser.follow("link", f"Sign in at {provider.place}")
     assert browser.page.url.startswith(f"{provider.url}/authorize?")
-    follow(browser, "button", "Go on")
+    browser.follow("button", "Go on")
     assert browser.page.url == f"{browser.url}/queues"
     assert browser.page.locator(".session span").text_content() == "ada"
     assert [cookie["name"] for cookie in browser.page.context.cookies(browser.url)] == ["__Host-quorate"]
@@ -51,14 +45,14 @@ def test_signing_in_on_the_providers_page_leads_to_the_wanted_page(browser: Brow
 
 def test_a_user_that_changes_their_mind_is_told_and_may_try_again(browser: Browser, provider: Provider) -> None:
     browser.open("/rounds")
-    follow(browser, "link", f"Sign in at {provider.place}")
-    follow(browser, "button", "Cancel")
+    browser.follow("link", f"Sign in at {provider.place}")
+    browser.follow("button", "Cancel")
     assert browser.page.get_by_role("alert").first.text_content() == (
         "You, or the identity provider, refused the sign-in: access_denied."
     )
     browser.picture("sign-in-refused")
-    follow(browser, "link", f"Sign in at {provider.place}")
-    follow(browser, "button", "Go on")
+    browser.follow("link", f"Sign in at {provider.place}")
+    browser.follow("button", "Go on")
     assert browser.page.url == f"{browser.url}/rounds"
     # Chromium itself notes each answer that is a refusal.
     assert all("403" in told for told in browser.troubles)
@@ -67,9 +61,9 @@ def test_a_user_that_changes_their_mind_is_told_and_may_try_again(browser: Brows
 
 def test_back_and_again_signs_nobody_in_twice(browser: Browser, console: Console, provider: Provider) -> None:
     browser.open("/queues")
-    follow(browser, "link", f"Sign in at {provider.place}")
-    follow(browser, "button", "Go on")
-    browser.page.go_back(wait_until="networkidle")
+    browser.follow("link", f"Sign in at {provider.place}")
+    browser.follow("button", "Go on")
+    browser.page.go_back()
     assert len(console.site.store.sessions.all()) == provider.at.exchanged == 1
 
 

@@ -90,7 +90,7 @@ def test_from_the_list_to_a_job_that_waits_and_why(browser: Browser, console: Co
         console.site.store.jobs.submit(JobName(name), spec(gpus), "ada", console.clock.now(), f"key-of-{name}")
     browser.open("/jobs")
     browser.sign_in(TOKEN)
-    browser.page.get_by_label("Name begins with").fill("wa")
+    browser.page.get_by_label("Name has").fill("wa")
     browser.press("Show")
     assert texts(browser, "tbody th") == ["waits"]
     browser.picture("jobs")
@@ -165,7 +165,7 @@ def test_moments_are_told_in_the_time_zone_of_the_browser(chromium: Any, console
     written = str(console.clock.now())
     assert (moment.get_attribute("title"), moment.get_attribute("datetime")) == (written, written)
     assert "5:30:00" in str(moment.text_content())
-    assert browser.page.locator("#zone").text_content() == "Times are of Asia/Calcutta; point at one for UTC."
+    assert browser.page.locator("#zone").text_content() == "Times are in Asia/Calcutta; point at one for UTC."
     moment.evaluate("element => { element.textContent = '2026-01-02T20:00:00Z'; }")
     browser.page.wait_for_function("element => element.textContent.includes('01:30:00')", arg=moment.element_handle())
     assert browser.troubles == []

@@ -25,7 +25,9 @@ from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import Claim, Ledger
+from reconciler.protocols.placements import Placements
 from reconciler.protocols.sessions import Sessions
+from reconciler.store.database import Database
 from reconciler.store.engines import postgresql_url
 from reconciler.store.schema import metadata
 from reconciler.store.store import open_store
@@ -95,6 +97,10 @@ class Stores(Protocol):
     def sessions(self) -> Sessions:
         """Who is signed in."""
 
+    @property
+    def placements(self) -> Placements:
+        """What was held of which node."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -153,6 +159,14 @@ class SqlStores:
     @property
     def sessions(self) -> Sessions:
         return self._store.sessions
+
+    @property
+    def placements(self) -> Placements:
+        return self._store.placements
+
+    @property
+    def database(self) -> Database:
+        return self._store.database
 
     def reopen(self) -> None:
         self.close()

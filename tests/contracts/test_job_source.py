@@ -12,7 +12,11 @@ from reconciler.model.job_groups import Batch, NewGroup, NewJob, Submission
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import StaleEpochError
 from reconciler.protocols.job_source import ALL_JOBS, AcceptedJob, DuplicateJobError, JobQuery, UnknownJobError
-from solver.model.workload import JobName, JobSpec, QueueName
+from reconciler.protocols.ledger import Claim
+from solver.model.cluster import GpuType
+from solver.model.inflight import Intent
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.stores import NOW, SPEC, Stores, lead, submit
 
 DONE = JobOutcome("succeeded", NOW.after(60_000), 0, "all tasks ended well")
@@ -229,3 +233,57 @@ def test_a_query_leaves_out_what_is_not_looked_for(stores: Stores) -> None:
     assert names(JobQuery(ended=frozenset({"succeeded"}), live=False)) == ["b1"]
     assert names(JobQuery(ended=frozenset({"failed"}))) == ["A1", "a2", "a1"]
     assert names(JobQuery(queues=frozenset({QueueName("q")})), limit=2) == ["A1", "b1"]
+
+
+def test_jobs_are_found_and_sorted_by_what_they_ask_for(stores: Stores) -> None:
+    epoch = lead(stores)
+    asked = (
+        ("Small-1", 1, ("A",), "low"),
+        ("large-1", 8, ("A", "B"), ""),
+        ("any_1", 2, (), "low"),
+        ("small-2", 1, ("B",), "high"),
+        ("none", 0, (), ""),
+        ("over", 9, ("A",), "low"),
+    )
+    for name, gpus, types, priority_class in asked:
+        shape = Shape(gpus=gpus, gpu_types=tuple(map(GpuType, types)))
+        spec = JobSpec(QueueName("q"), (TaskGroup("w", 1, shape),), priority_class)
+        stores.jobs.submit(JobName(name), spec, "ada", NOW, "")
+    stores.jobs.finish(epoch, JobName("over"), DONE)
+
+    def names(query: JobQuery, after: str | None = None) -> list[str]:
+        found = stores.jobs.jobs(10, None if after is None else JobName(after), query)
+        if after is None:
+            assert stores.jobs.count(query, 100) == len(found)
+            assert stores.jobs.count(query, 2) == min(2, len(found))
+        return [record.name for record in found]
+
+    live = JobQuery(ended=frozenset())
+    assert names(live._replace(order="biggest")) == ["large-1", "any_1", "small-2", "Small-1", "none"]
+    assert names(live._replace(order="biggest"), after="small-2") == ["Small-1", "none"]
+    assert names(JobQuery(order="biggest"))[0] == "over"
+    assert names(JobQuery(order="waiting")) == ["Small-1", "large-1", "any_1", "small-2", "none"]
+    assert names(JobQuery(order="waiting"), after="any_1") == ["small-2", "none"]
+    assert names(JobQuery(text="SMALL")) == ["small-2", "Small-1"]
+    assert names(JobQuery(text="y_")) == ["any_1"]
+    assert names(JobQuery(text="%")) == []
+    assert names(JobQuery(classes=frozenset({"high", ""}))) == ["none", "small-2", "large-1"]
+    assert names(live._replace(gpu_type="A")) == ["any_1", "large-1", "Small-1"]
+    assert names(live._replace(gpu_type="B", text="small")) == ["small-2"]
+    assert names(JobQuery(seen_in=frozenset())) == []
+    assert len(names(JobQuery(seen_in=frozenset(), seen_by="ada"))) == len(asked)
+    assert names(live._replace(seen_in=frozenset({QueueName("q")}), text="any")) == ["any_1"]
+
+
+def test_jobs_that_hold_something_are_told_from_those_that_wait(stores: Stores) -> None:
+    epoch = lead(stores)
+    for name in ("holds", "waits"):
+        submit(stores, name)
+    claim = Claim(JobName("holds"), 1, (), NOW)
+    stores.ledger.claim(epoch, claim, Intent("start", JobName("holds"), 1, NOW, NOW.after(1_000), ()))
+
+    def names(query: JobQuery) -> list[str]:
+        return [record.name for record in stores.jobs.jobs(query=query)]
+
+    assert names(JobQuery(holds=True)) == ["holds"]
+    assert names(JobQuery(holds=False)) == names(JobQuery(order="waiting")) == ["waits"]

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 from hack.kubernetes.cluster import Cluster
-from hack.kubernetes.shipped import NAMESPACE, base_objects
+from hack.kubernetes.shipped import NAMESPACE, base_objects, path_of
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.objects.controllers import CONTROLLERS
 from reconciler.kubernetes.objects.object_kinds import ObjectKind
 from reconciler.kubernetes.objects.podgroups import GROUPS
-from reconciler.kubernetes.objects.resource import Resource
 from tests.kubernetes.fencing import until_in_force
 from tests.kubernetes.mirrored import CRDS, a_definition
 from tests.kubernetes.sessions import CONFIG_MAPS, SOON_S, session
 
 BUILT_IN = ("batch", "scheduling.k8s.io")
-PLURALS = {"NetworkPolicy": "networkpolicies", "ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
-
-
-def path_of(written: Mapping[str, Any], **parameters: str) -> str:
-    """Where such an object is made; a field that the server does not know is an error, not a warning."""
-    kind = written["kind"]
-    resource = Resource(written["apiVersion"], PLURALS.get(kind, f"{kind.lower()}s"))
-    query = urlencode({"fieldValidation": "Strict", **parameters})
-    return f"{resource.path(written['metadata'].get('namespace', ''))}?{query}"
 
 
 async def install(cluster: Cluster) -> None:

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
+from hack.kubernetes.attack import POLICIES, POLICY_BINDINGS
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.binder.budgets import by_namespace
 from reconciler.kubernetes.binder.eviction import Evictor, Outcome, Seen
@@ -18,6 +20,7 @@ from reconciler.kubernetes.binder.nominations import Nominator
 from reconciler.kubernetes.binder.save_hooks import Hooks
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
+from reconciler.kubernetes.client.refusals import RefusedError
 from reconciler.kubernetes.objects import wire
 from reconciler.kubernetes.objects.disruption import Budget
 from reconciler.kubernetes.objects.resource import PODS, Resource
@@ -31,7 +34,7 @@ from tests.kubernetes.crashing import Crash, crashing_session
 from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.gangs import Leads, a_gang, seen
 from tests.kubernetes.kubelet import kubelet
-from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, audited, session
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, audited, gone_afterwards, session
 
 pytestmark = REAL
 
@@ -481,5 +484,108 @@ def test_the_fence_refuses_the_evictions_of_who_leads_no_more(fenced: Cluster) -
             assert in_flight_of(now.cluster, now.pods).intents == ()
             await led_by(fenced, Leadership("here", Epoch(3), 0))
             assert events(await work.begin([evict(job)], now)) == ["evicting"]
+
+    asyncio.run(story())
+
+
+BUDGET = "PodDisruptionBudget team/all"
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one budget", "two budgets"])
+def test_a_budget_that_holds_no_more_is_asked_and_passed_over(cluster: Cluster, several: bool) -> None:
+    async def story() -> None:
+        clock = Hands()
+        node = "held1" if several else "held2"
+        async with session(cluster) as api, kubelet(api, [node], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", [node, node])
+            taker = await a_gang(api, namespace, "waits", [""])
+            await until_running(api, namespace)
+            for name in ("budget", "other") if several else ("budget",):
+                await budget(api, namespace, 0, name, gang="runs")
+            pods = [PODS.path(namespace, name) for name in ("runs-0", "runs-1")]
+            for path in pods:  # so that they can be looked at once they are deleted
+                await api.patch(path, {"metadata": {"finalizers": ["example.com/kept"]}})
+            now = await view(api, namespace)
+            (refused,) = await work.begin([evict(job, taker)], now)
+            assert refused.event == "refused"
+            assert evictions(cluster, namespace, "runs-0") == []
+            overdue = msgspec.structs.replace(evict(job, taker, Duration(0)), past=BUDGET)
+            (asked,) = await work.begin([overdue], now)
+            assert (asked.event, BUDGET in asked.why) == ("past-budgets", True)
+            for name, path in zip(("runs-0", "runs-1"), pods, strict=True):
+                # The server was asked first, and has refused.
+                codes = {one["responseStatus"]["code"] for one in evictions(cluster, namespace, name)}
+                assert codes == {500 if several else 429}
+                pod = await api.get(path, dict[str, Any])
+                assert pod["metadata"]["deletionTimestamp"]
+                (said,) = (one for one in pod["status"]["conditions"] if one["type"] == "DisruptionTarget")
+                assert (said["status"], said["reason"]) == ("True", "PreemptionByScheduler")
+                assert BUDGET in said["message"]
+                await api.patch(path, {"metadata": {"finalizers": None}})
+            await until_left(api, namespace, {"waits-0"})
+
+    asyncio.run(story())
+
+
+def test_a_budget_that_holds_no_more_is_passed_over_by_the_next_leader_too(cluster: Cluster) -> None:
+    """It saves first, and its leader dies: what was decided about the budget stands on its pods."""
+
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, kubelet(api, ["held3"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["held3"], SAVES)
+            taker = await a_gang(api, namespace, "waits", [""])
+            await until_running(api, namespace)
+            await budget(api, namespace, 0, gang="runs")
+            overdue = msgspec.structs.replace(evict(job, taker), past=BUDGET)
+            assert events(await work.begin([overdue], await view(api, namespace))) == ["waits"]
+            async with evictor(api, clock) as successor:
+                assert events(await successor.advance(await view(api, namespace))) == ["waits"]
+                clock.at = clock.at.after(GRACE)
+                assert events(await successor.advance(await view(api, namespace))) == ["past-budgets"]
+            await until_left(api, namespace, {"waits-0"})
+
+    asyncio.run(story())
+
+
+async def refuse_evictions(api: Api, namespace: str) -> list[str]:
+    """A site's own admission policy refuses evictions there; returns once it does. What it is made of is to be deleted."""
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}]
+    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    spec = {
+        "matchConstraints": {"namespaceSelector": here, "resourceRules": rules},
+        "validations": [{"expression": "false", "message": "this site evicts by hand"}],
+    }
+    await api.create(POLICIES.path(), {"metadata": {"name": namespace}, "spec": spec})
+    bound = {"policyName": namespace, "validationActions": ["Deny"]}
+    await api.create(POLICY_BINDINGS.path(), {"metadata": {"name": namespace}, "spec": bound})
+    dry = {"metadata": {"name": "none", "namespace": namespace}, "deleteOptions": {"dryRun": ["All"]}}
+    async with asyncio.timeout(SOON_S):
+        while True:
+            try:
+                await api.create(PODS.path(namespace, "none", "eviction"), dry)
+            except RefusedError as refused:
+                if "by hand" in refused.message:
+                    return [POLICY_BINDINGS.path("", namespace), POLICIES.path("", namespace)]
+            await asyncio.sleep(0.05)
+
+
+def test_what_others_than_budgets_refuse_is_not_passed_over(cluster: Cluster) -> None:
+    async def story() -> None:
+        clock = Hands()
+        async with session(cluster) as api, kubelet(api, ["held4"], {}), evictor(api, clock) as work:
+            namespace = await a_namespace(api)
+            job = await a_gang(api, namespace, "runs", ["held4"])
+            taker = await a_gang(api, namespace, "waits", [""])
+            await until_running(api, namespace)
+            await budget(api, namespace, 0, gang="runs")
+            async with gone_afterwards(api, *await refuse_evictions(api, namespace)):
+                overdue = msgspec.structs.replace(evict(job, taker, Duration(0)), past=BUDGET)
+                (asked,) = await work.begin([overdue], await view(api, namespace))
+            assert (asked.event, "this site evicts by hand" in asked.why) == ("failed", True)
+            pod = await api.get(PODS.path(namespace, "runs-0"), dict[str, Any])
+            assert "deletionTimestamp" not in pod["metadata"]
 
     asyncio.run(story())

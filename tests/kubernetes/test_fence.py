@@ -37,7 +37,8 @@ def a_binding(name: str, lead: Leadership | None, **labels: str) -> dict[str, An
 
 
 def an_eviction(lead: Leadership | None) -> dict[str, Any]:
-    return {"metadata": {"name": "evicted", "annotations": lead.stamp if lead else {}}}
+    labels = {names.FENCED: "true"}
+    return {"metadata": {"name": "evicted", "annotations": lead.stamp if lead else {}, "labels": labels}}
 
 
 async def refused(deed: Awaitable[Any], why: str) -> None:
@@ -59,7 +60,7 @@ def test_quorate_writes_only_as_the_leader_of_now(fenced: Cluster) -> None:
             status = {"status": {"allocation": {"devices": {"results": [result]}}}}
 
             def stamped(lead: Leadership | None) -> dict[str, Any]:
-                return {"metadata": {"annotations": lead.stamp if lead else {"some": "thing"}}}
+                return {"metadata": {"annotations": lead.stamp if lead else {"quorate.dev/some": "thing"}}}
 
             def managed(lead: Leadership | None) -> str:
                 return f"?fieldManager={lead.field_manager}" if lead else ""
@@ -150,7 +151,9 @@ def test_nobody_evades_the_fence_or_says_in_quorates_place_what_a_pod_holds(fenc
             space = await a_namespace(admin)
             await admin.create(PODS.path(space), a_pod("p"))
             path = PODS.path(space, "p", "binding")
-            await refused(api.create(path, a_binding("p", LEADER)), "Quorate's Bindings carry the label")
+            await refused(
+                api.create(path, a_binding("p", LEADER)), "Quorate's Bindings (and Evictions )?carry the label"
+            )
             forged = a_binding("p", None, **{names.FENCED: "true"})
             await refused(admin.create(path, forged), "Only Quorate says what a pod holds|not written by")
             forged = a_binding("p", None)
@@ -224,10 +227,10 @@ def test_quorates_annotations_of_pods_are_quorates_alone(fenced: Cluster) -> Non
 
 
 def test_it_names_the_user_the_lease_and_the_annotations_that_the_code_has() -> None:
-    text = "\n".join(str(policy) for policy in policies())
+    text = "\n".join(str(policy) for policy in policies("fence"))
     assert text.count(QUORATE) == 4
     assert f"'paramRef': {{'name': '{LEASE}', 'namespace': '{NAMESPACE}'" in text
     ours = {names.DEVICES, names.SHARE, names.SHARING, names.ATTEMPT, names.GANG_PLAN, names.RELEASE, *LEADER.stamp}
     assert ours <= {f"quorate.dev/{word}" for word in RESERVED}
     assert LEASES.path(NAMESPACE, LEASE).endswith("/namespaces/quorate-system/leases/quorate")
-    assert all(policy["spec"].get("failurePolicy", "Fail") == "Fail" for policy in policies())
+    assert all(policy["spec"].get("failurePolicy", "Fail") == "Fail" for policy in policies("fence", "scope"))

@@ -19,8 +19,9 @@ from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.claiming import publish
 from tests.kubernetes.kubelet import kubelet
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
+from tests.kubernetes.test_run import H100S, a_worker, bound, running, until_bound
 from tests.kubernetes.test_run import POLICY as QUEUES
-from tests.kubernetes.test_run import a_worker, bound, running, until_bound
+from tests.kubernetes.test_run_affinity import until_said
 
 pytestmark = REAL
 
@@ -49,6 +50,16 @@ async def nodes_with_devices(api: Api, nodes: list[str], gpus: int) -> AsyncIter
             await api.patch(NODES.path("", node), {"metadata": {"labels": {names.POOL: "cut"}}})
         await publish(api, slices)
         yield slices
+
+
+@asynccontextmanager
+async def nodes_with_a_plugin(api: Api, nodes: list[str]) -> AsyncIterator[None]:
+    """Ready nodes whose 2 GPUs a device plugin offers."""
+    offered = {"cpu": "64", "memory": "256Gi", "pods": "110", names.GPU: "2"}
+    async with gone_afterwards(api, *(NODES.path("", node) for node in nodes)), kubelet(api, nodes, offered):
+        for node in nodes:
+            await api.patch(NODES.path("", node), H100S)
+        yield
 
 
 def a_pod_with(name: str, claim: str, gang: str, size: int) -> dict[str, Any]:
@@ -128,5 +139,48 @@ def test_instances_are_cut_out_where_claims_ask_for_them(shipped: Cluster, plane
                 await api.delete(PODS.path(space, name))
             assert "whole" in await until_bound(api, space, 1)
             assert set(await bound(api, space)) == {"whole"}
+
+    asyncio.run(story())
+
+
+def test_pods_get_gpus_where_they_are_offered_as_they_ask_for_them(shipped: Cluster, plane: ControlPlane) -> None:
+    """By a device plugin, or by claims: a kubelet admits no pod that asks for GPUs of a plugin that is not there."""
+
+    async def story() -> None:
+        async with session(shipped) as api, nodes_with_devices(api, ["drv0"], 2), running(plane, shipped):
+            space = await a_namespace(api)
+            await api.create(PODS.path(space), a_worker("plain", "plain", 1))
+            said = await until_said(api, space, "plain", "refused")
+            assert "0 whose GPUs a device plugin offers" in said
+            async with nodes_with_a_plugin(api, ["plug0"]):
+                assert await until_bound(api, space, 1) == {"plain": "plug0"}
+                await api.create(CLAIMS.path(space), whole("c", 1))
+                await api.create(PODS.path(space), a_pod_with("claims", "c", "claims", 1))
+                assert (await until_bound(api, space, 2))["claims"] == "drv0"
+
+    asyncio.run(story())
+
+
+def test_gpus_that_are_offered_in_both_ways_are_there_once(shipped: Cluster, plane: ControlPlane) -> None:
+    """By their device plugin: which of them a claim has the plugin does not know."""
+    both = devices.mig_slices("both0", 2)
+
+    async def story() -> None:
+        async with (
+            session(shipped) as api,
+            gone_afterwards(api, *(SLICES.path("", one["metadata"]["name"]) for one in both)),
+        ):
+            await publish(api, both)
+            async with nodes_with_a_plugin(api, ["both0"]), running(plane, shipped):
+                space = await a_namespace(api)
+                for number in range(3):
+                    await api.create(PODS.path(space), a_worker(f"w{number}", f"w{number}", 1))
+                await api.create(CLAIMS.path(space), whole("c", 1))
+                await api.create(PODS.path(space), a_pod_with("claims", "c", "claims", 1))
+                assert "0 whose GPUs a driver publishes for claims" in await until_said(api, space, "claims", "refused")
+                there = await until_bound(api, space, 2)
+                (late,) = {"w0", "w1", "w2"} - set(there)
+                await until_said(api, space, late, "waits: ")
+                assert await bound(api, space) == there
 
     asyncio.run(story())

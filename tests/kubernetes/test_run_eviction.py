@@ -9,11 +9,13 @@ from typing import Any
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import ACCOUNT, GROUPS
 from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.control.cluster_cache import BUDGETS
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 from tests.kubernetes.test_run import a_worker, gpu_nodes, running, until_bound
+from tests.kubernetes.test_run_affinity import until_said
 
 pytestmark = REAL
 
@@ -66,6 +68,28 @@ def test_what_was_lent_is_taken_back_by_whoever_leads_by_then(shipped: Cluster, 
                     await api.patch(PODS.path(space, pod), saved)
                 assert await until_gone(api, space) == {"owner-0": node, "owner-1": node}
             for pod in ("owner-0", "owner-1"):  # the next test has these GPUs for itself
+                await api.delete(PODS.path(space, pod), {"gracePeriodSeconds": 0})
+
+    asyncio.run(story())
+
+
+def test_a_job_that_waits_for_an_eviction_names_the_budget_that_forbids_it(
+    shipped: Cluster, plane: ControlPlane
+) -> None:
+    async def story() -> None:
+        async with session(shipped) as api, gpu_nodes(api, 1, "budget"), running(plane, shipped):
+            space = await a_namespace(api)
+            await a_gang_of(api, space, "borrower")
+            await until_bound(api, space, 2)
+            spec = {"minAvailable": "100%", "selector": {}}
+            made = await api.create(BUDGETS.path(space), {"metadata": {"name": "keep-all"}, "spec": spec})
+            allowed = {"disruptionsAllowed": 0, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 2}
+            status = {**allowed, "observedGeneration": made["metadata"]["generation"]}
+            await api.patch(BUDGETS.path(space, "keep-all", "status"), {"status": status})
+            await a_gang_of(api, space, "owner")
+            said = await until_said(api, space, "owner-0", "PodDisruptionBudget")
+            assert f"PodDisruptionBudget {space}/keep-all does not allow it now" in said
+            for pod in ("owner-0", "owner-1", "borrower-0", "borrower-1"):
                 await api.delete(PODS.path(space, pod), {"gracePeriodSeconds": 0})
 
     asyncio.run(story())

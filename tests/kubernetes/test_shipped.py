@@ -26,12 +26,12 @@ from hack.kubernetes.shipped import (
     kustomized,
     notes,
     objects_in,
+    path_of,
 )
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.objects.resource import NODES, Resource
 from tests.kubernetes.fencing import as_quorate
 from tests.kubernetes.sessions import CONFIG_MAPS, REAL, a_namespace, session
-from tests.kubernetes.shipping import path_of
 
 REPOSITORY = "https://git.example.com/cluster/policy.git"
 REVIEWS = Resource("authorization.k8s.io/v1", "subjectaccessreviews")
@@ -119,6 +119,8 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     assert role["rules"][0]["resources"] == ["pods/exec"]
     unfenced = set(chart()) - set(chart(fence__enabled=False))
     assert unfenced == set(keyed(objects_in((BASE / "fence.yaml").read_text())))
+    unscoped = set(chart()) - set(chart(scope__enabled=False))
+    assert unscoped == set(keyed(objects_in((BASE / "scope.yaml").read_text())))
     deployment = chart(state__existingClaim="history", replicas=1)["Deployment", NAMESPACE, "quorate"]
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
     assert {"name": "state", "persistentVolumeClaim": {"claimName": "history"}} in deployment["spec"]["template"][

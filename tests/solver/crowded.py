@@ -71,7 +71,8 @@ def crowded(draw: st.DrawFn, waiting_max: int = 2) -> Snapshot:
                     attempt=1,
                     started_at=Instant(draw(st.integers(1, 9)) * 100_000),
                     placement=(TaskPlacement("worker", 0, NodeName(host.name), devices),),
-                    leaves="not" if draw(st.integers(0, 14)) == 0 else "freely",
+                    leaves="not" if (held := draw(st.integers(0, 14))) < 2 else "freely",
+                    held_by="a budget" if held == 1 else "",
                 )
             )
             at += gpus

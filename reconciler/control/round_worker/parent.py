@@ -173,6 +173,8 @@ class RoundWorker:
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.snapshot is snapshot and ahead.policy is policy:
             return ahead
+        if ahead is not None:
+            self._child.submit(self._tell_loss, ahead)
         asked = AskedRound(snapshot, policy, monotonic() + self._round_s_max)
         self._child.submit(self._talk, asked)
         return asked
@@ -275,6 +277,15 @@ class RoundWorker:
         finally:
             if not asked.uses.done():
                 asked.uses.set_result(None)
+
+    def _tell_loss(self, asked: AskedRound) -> None:
+        """Say what the worker died of in a round that nothing waits for any more: the next one begins another silently."""
+        while not asked.said.empty():
+            said = asked.said.get()
+            if isinstance(said, Exception):
+                self._report(
+                    f"the round worker {said}, in a round that was not wanted any more; another takes its place"
+                )
 
     def _question(self, child: ChildProcess, asked: AskedRound) -> RoundQuestion:
         """What the worker does not know yet."""

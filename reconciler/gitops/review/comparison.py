@@ -43,7 +43,8 @@ def review(snapshot: Snapshot, base: ReviewSide, head: ReviewSide, optimiser: Op
         unrestartable=tuple(unrestartable_jobs(snapshot, before, after)),
         racks=tuple(rack_uses(before, after)),
     )
-    return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found))
+    there = (before.snapshot.nodes, after.snapshot.nodes) if snapshot.inventory == "reported" else None
+    return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found, there))
 
 
 def cluster_of(snapshot: Snapshot) -> str:

@@ -7,22 +7,29 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.documents.repository import Compiled
 from reconciler.model.review_findings import Breach, Entitlement, QueueChange, Review
-from solver.model.cluster import GpuType
+from solver.model.cluster import GpuType, Node
 from solver.model.quantities import Duration, MilliGpu
 from solver.model.workload import QueueName
 from solver.plan.reason import count
 from solver.policy.guardrails import Guardrails
 from solver.policy.policy import Policy
 
+Nodes = tuple[Node, ...]
 
-def breaches_of(base: Compiled, head: Compiled, found: Review) -> tuple[Breach, ...]:
-    """What the change would do beyond the guardrails of the base, which alone count; the head's say nothing here."""
+
+def breaches_of(
+    base: Compiled, head: Compiled, found: Review, there: tuple[Nodes, Nodes] | None = None
+) -> tuple[Breach, ...]:
+    """What the change would do beyond the guardrails of the base, which alone count; the head's say nothing here.
+
+    `there`: the nodes that the cluster has, as each of both declares them; None: those that they declare.
+    """
     guardrails = base.policy.scheduling.guardrails
     origin = base.policy.scheduling.origin
     return (
         *_too_many_evicted(guardrails, origin, found),
         *_cut_too_far(guardrails, head.policy, found.queues),
-        *_guaranteed_twice(guardrails, base, head),
+        *_guaranteed_twice(guardrails, base, head, there),
         *_too_soon(guardrails, head.policy, found),
     )
 
@@ -64,10 +71,13 @@ def _quotas(change: QueueChange) -> Iterator[tuple[str, MilliGpu, MilliGpu]]:
         yield "max", change.before.max, after.max
 
 
-def _guaranteed_twice(guardrails: Guardrails, base: Compiled, head: Compiled) -> Iterator[Breach]:
+def _guaranteed_twice(
+    guardrails: Guardrails, base: Compiled, head: Compiled, there: tuple[Nodes, Nodes] | None
+) -> Iterator[Breach]:
     if not guardrails.guaranteed_within_capacity:
         return
-    before, after = _excess(base), _excess(head)
+    nodes_before, nodes_after = there or (base.nodes, head.nodes)
+    before, after = _excess(base.policy, nodes_before), _excess(head.policy, nodes_after)
     for gpu_type, excess in sorted(after.items()):
         if excess > max(0, before.get(gpu_type, 0)):
             promised = [
@@ -75,18 +85,19 @@ def _guaranteed_twice(guardrails: Guardrails, base: Compiled, head: Compiled) ->
                 for queue in head.policy.queues
                 if queue.parent is None and (entry := queue.quota_for(gpu_type)) and entry.guaranteed
             ]
-            message = f"{MilliGpu(excess)} more {gpu_type} would be guaranteed than are declared"
+            known, fix = ("are there", "add nodes first") if there else ("are declared", "declare the nodes first")
+            message = f"{MilliGpu(excess)} more {gpu_type} would be guaranteed than {known}"
             origin = max(promised, key=lambda entry: entry.guaranteed or 0).origin if promised else ""
-            yield Breach("guaranteedWithinCapacity", message, "Guarantee less, or declare the nodes first.", origin)
+            yield Breach("guaranteedWithinCapacity", message, f"Guarantee less, or {fix}.", origin)
 
 
-def _excess(side: Compiled) -> dict[GpuType, int]:
-    """By how many milli-GPU the guarantees of the roots exceed what is declared; negative: what is left of it."""
+def _excess(policy: Policy, nodes: Nodes) -> dict[GpuType, int]:
+    """By how many milli-GPU the guarantees of the roots exceed what nodes have; negative: what is left of it."""
     excess: Counter[GpuType] = Counter()
-    for queue in side.policy.queues:
+    for queue in policy.queues:
         for entry in queue.quota if queue.parent is None else ():
             excess[entry.gpu_type] += entry.guaranteed or 0
-    for node in side.nodes:
+    for node in nodes:
         excess[node.gpu_type] -= MilliGpu.gpus(len(node.gpus))
     return dict(excess)
 

@@ -28,14 +28,14 @@ def job_changes(snapshot: Snapshot, base: Played, head: Played) -> Iterator[JobC
     lost_before, lost_after = losses(snapshot, base), losses(snapshot, head)
     for job in snapshot.jobs:
         name, old, new = job.name, before[job.name], after[job.name]
-        gives_up = name in lost_before or name in lost_after or {*map(_outcome, (old, new))} & {"shrinks", "leaves"}
+        gives_up = name in lost_before or name in lost_after or {*map(outcome_of, (old, new))} & {"shrinks", "leaves"}
         if job.phase == "pending" or gives_up or isinstance(old, Moves) or isinstance(new, Moves):
             yield JobChange(
                 name,
                 job.spec.queue,
                 MilliGpu(sum(task.gpus for task in job.placement)) or job.spec.gpus,
-                _outcome(old),
-                _outcome(new),
+                outcome_of(old),
+                outcome_of(new),
                 _starts(job, base),
                 _starts(job, head),
                 lost_after.get(name),
@@ -101,7 +101,8 @@ def _reasons(verdict: Verdict) -> tuple[str, ...]:
             return ()
 
 
-def _outcome(verdict: Verdict) -> Outcome:
+def outcome_of(verdict: Verdict) -> Outcome:
+    """What becomes of a job, in a word."""
     match verdict:
         case Starts():
             return "starts"

@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.control.islands import with_reported_islands
 from reconciler.documents.repository import Compiled
+from reconciler.model.declared_nodes import redeclared
 from solver.milp.optimiser import Optimiser
 from solver.model.cluster import Node
 from solver.model.node_sets import narrowed
@@ -60,16 +61,20 @@ def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], base: Iterable[
     """The snapshot as it will be on a declared inventory: nodes that were seen keep their health, new ones count as ready.
 
     `base`: the nodes as declared when they were seen. Nodes cordoned or in an island though they said nothing of it still are.
-    A revision that declares no nodes at all is taken to leave the inventory to others.
+    A revision that declares no nodes at all is taken to leave the inventory to others. Of a cluster with nodes of its own there are
+    these and no others, as the revision declares them.
     """
     seen, said = ({node.name: node for node in nodes} for nodes in (snapshot.nodes, base))
     nodes = snapshot.nodes
-    if declared:
+    if snapshot.inventory == "reported":
+        now = {node.name: node for node in declared}
+        nodes = tuple(redeclared(node, said.get(node.name), now.get(node.name)) for node in nodes)
+    elif declared:
         told = {name: node.island for name, node in seen.items() if name not in said or not said[name].island}
         placed = with_reported_islands(declared, told)
         nodes = tuple(_as_seen(node, seen.get(node.name), said.get(node.name)) for node in placed)
     node_sets = narrowed(snapshot.node_sets, {node.name for node in nodes})
-    return snapshot_of(snapshot.time, nodes, snapshot.jobs, snapshot.in_flight, node_sets)
+    return snapshot_of(snapshot.time, nodes, snapshot.jobs, snapshot.in_flight, node_sets, snapshot.inventory)
 
 
 def _as_seen(declared: Node, seen: Node | None, base: Node | None) -> Node:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from reconciler.kubernetes.binder.intents import Pods, members_of
+from reconciler.kubernetes.client.refusals import KubernetesError, TooManyRequestsError, UnreachableError
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.disruption import Budget
 from reconciler.kubernetes.objects.selectors import selects
@@ -28,8 +30,27 @@ def by_namespace(budgets: Iterable[Budget]) -> Budgets:
     return found
 
 
+class Veto(NamedTuple):
+    """Why some pods can't all be evicted now, and by which budgets."""
+
+    why: str
+    budgets: tuple[Budget, ...]
+
+    @property
+    def named(self) -> str:
+        """The budgets with their namespaces, as people know them."""
+        names = [f"{one.metadata.namespace}/{one.metadata.name}" for one in self.budgets]
+        return f"PodDisruptionBudget{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+
+
 def forbidden(pods: Iterable[Pod], budgets: Budgets) -> str:
     """Why these pods can't all be evicted now; "": they can."""
+    found = veto(pods, budgets)
+    return found.why if found else ""
+
+
+def veto(pods: Iterable[Pod], budgets: Budgets) -> Veto | None:
+    """What forbids to evict all of these pods now; None: nothing."""
     wanted: dict[str, int] = defaultdict(int)
     named: dict[str, Budget] = {}
     for pod in pods:
@@ -40,14 +61,25 @@ def forbidden(pods: Iterable[Pod], budgets: Budgets) -> str:
         ]
         if len(found) > 1:
             those = " and ".join(one.metadata.name for one in found)
-            return (
+            why = (
                 f"pod {pod.metadata.name} is in the PodDisruptionBudgets {those}, and in more than one none is evicted"
             )
+            return Veto(why, tuple(found))
         for budget in found:
             if not _is_free(pod, budget):
                 named[budget.metadata.name] = budget
                 wanted[budget.metadata.name] += 1
-    return next((told for name, many in sorted(wanted.items()) if (told := _refused(named[name], many))), "")
+    refusing = {name: told for name, many in sorted(wanted.items()) if (told := _refused(named[name], many))}
+    if not refusing:
+        return None
+    return Veto(next(iter(refusing.values())), tuple(named[name] for name in refusing))
+
+
+def is_budgets(error: KubernetesError) -> bool:
+    """Whether it is budgets that refused an eviction: one that allows no more, or several that select one pod."""
+    if isinstance(error, TooManyRequestsError):
+        return error.budget
+    return isinstance(error, UnreachableError) and "more than one PodDisruptionBudget" in str(error)
 
 
 def _refused(budget: Budget, wanted: int) -> str:
@@ -68,10 +100,10 @@ def _is_free(pod: Pod, budget: Budget) -> bool:
 
 
 def protected_gangs(cluster: KubernetesCluster, pods: Pods, budgets: Budgets) -> dict[JobName, str]:
-    """The gangs that hold nodes and can't be evicted as a whole now, with what forbids it."""
+    """The gangs that hold nodes and can't be evicted as a whole now, with the budgets that forbid it."""
     found: dict[JobName, str] = {}
     for gang in cluster.in_namespaces(budgets):
         if gang.job is not None and gang.job.placement:
-            told = forbidden((pod for _, pod in members_of(gang, pods) if pod.holds), budgets)
-            found |= {gang.name: told} if told else {}
+            against = veto((pod for _, pod in members_of(gang, pods) if pod.holds), budgets)
+            found |= {gang.name: against.named} if against else {}
     return found

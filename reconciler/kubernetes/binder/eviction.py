@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.kubernetes.binder.budgets import Budgets, forbidden
+from reconciler.kubernetes.binder.budgets import Budgets, forbidden, is_budgets
 from reconciler.kubernetes.binder.eviction_steps import (
     END_GRACE,
     BeginEviction,
@@ -18,7 +18,6 @@ from reconciler.kubernetes.binder.eviction_steps import (
     EvictPods,
     GangEviction,
     TellPods,
-    TimeUp,
     Wait,
     eviction_record_of,
     leaving_pods,
@@ -51,8 +50,9 @@ TRIES: Final = 3
 RETRY: Final = Duration(5_000)
 """After a PodDisruptionBudget, or the server, refused a pod of a gang that has begun to leave."""
 
-Event = Literal["refused", "waits", "evicting", "called-off", "failed", "limit-near", "limit-over"]
+Event = Literal["refused", "waits", "evicting", "past-budgets", "called-off", "failed", "limit-near", "limit-over"]
 """`refused`: nothing was asked; `waits`: for its work to be saved, or a budget; `failed`: tried again in a later pass.
+`past-budgets`: as `evicting`, of a gang of which some were deleted, since budgets refused that and may not any longer.
 `limit-near`, `limit-over`: as `waits` and `evicting`, of a gang that has run for its time limit, or soon will have."""
 
 
@@ -127,9 +127,9 @@ class Evictor:
         if not pods:
             return Outcome(step.job, "refused", "its pods are gone")
         against = forbidden(pods, seen.budgets)
-        if against and not isinstance(step, TimeUp):
-            return Outcome(step.job, "refused", against)
         asked = GangEviction(gang.name, eviction_record_of(step, pods, self._clock.now()), pods, against)
+        if against and asked.may_stay and not asked.passes:
+            return Outcome(step.job, "refused", against)
         return await self._guarded(asked, self._first(asked, seen))
 
     async def _guarded(self, gang: GangEviction, deed: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -242,39 +242,71 @@ class Evictor:
 
         To try each of 512 pods took as long as to evict them.
         """
-        if len(gang.pods) == 1:
+        if len(gang.pods) == 1 or gang.passes:
             return ""
         unlike = {next((one.uid for one in pod.metadata.owner_references), ""): pod for pod in reversed(gang.pods)}
         answers = await gather(self._evicted(pod, END_GRACE, dry=True) for pod in unlike.values())
-        return next((answer for answer in answers if answer), "")
+        return next((str(answer) for answer in answers if answer), "")
 
     async def _evict(self, gang: GangEviction, move: EvictPods) -> Outcome:
         """All but the bearer at once; the bearer once none of them was refused."""
-        refused = [why for why in await gather(self._evicted(*one) for one in move.pods) if why]
+        refused, deleted = await self._ended_all(gang, move.pods)
         if not refused and move.bearer:
-            refused = [why for why in [await self._evicted(*move.bearer)] if why]
+            refused, more = await self._ended_all(gang, (move.bearer,))
+            deleted += more
         if not refused:
-            event: Event = "evicting" if gang.may_stay else "limit-over"
+            event: Event = "past-budgets" if deleted else "evicting" if gang.may_stay else "limit-over"
             return Outcome(gang.job, event, gang.record.why, gang.record.leaving)
         now = self._clock.now()
         self._rests[gang.job] = now.after(RETRY)
         late = f", past its deadline of {gang.intent.deadline}" if now >= gang.intent.deadline else ""
         return Outcome(gang.job, "failed", f"{count(len(refused), 'pod')} refused{late}: {refused[0]}")
 
-    async def _evicted(self, pod: Pod, grace: Duration, *, dry: bool = False, tries: int = TRIES) -> str:
-        """Asks for one pod to end; why it was refused, "" where it was not, or was gone."""
+    async def _ended_all(self, gang: GangEviction, pods: Sequence[tuple[Pod, Duration]]) -> tuple[list[str], int]:
+        """Asks these pods to end; those that budgets keep are deleted where they may hold no more.
+
+        Why some were refused, and how many were deleted.
+        """
+        errors = await gather(self._evicted(*one) for one in pods)
+        kept = [gang.passes and error is not None and is_budgets(error) for error in errors]
+        deleted = await gather(
+            self._deleted(pod, grace, gang.record.why) for (pod, grace), keep in zip(pods, kept, strict=True) if keep
+        )
+        refused = [str(error) for error, keep in zip(errors, kept, strict=True) if error and not keep]
+        refused += [str(error) for error in deleted if error]
+        return refused, sum(error is None for error in deleted)
+
+    async def _deleted(self, pod: Pod, grace: Duration, why: str, tries: int = TRIES) -> KubernetesError | None:
+        """Deletes a pod that budgets keep; why that was refused, None where it was not, or was gone."""
+        try:
+            await self._pods.delete(pod, grace, why, self._clock.now())
+        except NotFoundError:
+            return None
+        except ConflictError as conflict:
+            if await self._fresh(pod) is None:
+                return None
+            return await self._deleted(pod, grace, why, tries - 1) if tries > 1 else conflict
+        except KubernetesError as error:
+            return error
+        self._log.warning("deleted-past-budgets", pod="/".join(pod.key), why=why)
+        return None
+
+    async def _evicted(
+        self, pod: Pod, grace: Duration, *, dry: bool = False, tries: int = TRIES
+    ) -> KubernetesError | None:
+        """Asks for one pod to end; why it was refused, None where it was not, or was gone."""
         try:
             await self._pods.evict(pod, grace, dry=dry)
         except NotFoundError:
-            return ""
+            return None
         except ConflictError as conflict:
             fresh = await self._fresh(pod)
             if fresh is None or fresh.metadata.deletion_timestamp:
-                return ""
-            return await self._evicted(fresh, grace, dry=dry, tries=tries - 1) if tries > 1 else str(conflict)
+                return None
+            return await self._evicted(fresh, grace, dry=dry, tries=tries - 1) if tries > 1 else conflict
         except KubernetesError as error:
-            return str(error)
-        return ""
+            return error
+        return None
 
     async def _fresh(self, pod: Pod) -> Pod | None:
         """The pod as it is now; None: it is gone. Raises KubernetesError."""

@@ -103,6 +103,11 @@ class GangEviction(NamedTuple):
         return self.record.limit is None
 
     @property
+    def passes(self) -> bool:
+        """It leaves whatever budgets say: they have held it for as long as policy lets them."""
+        return bool(self.record.past)
+
+    @property
     def bearer(self) -> Pod | None:
         """The pod on which it stands how far it has come; the last to go."""
         return next((pod for pod in self.pods if pod.metadata.uid == self.record.uid), None)
@@ -140,12 +145,13 @@ def eviction_record_of(step: EvictionRequest, pods: Sequence[Pod], now: Instant)
             intent = Intent(
                 "stop", step.job, step.attempt, now, now.after(step.grace), (), step.beneficiary, "evict", "saves"
             )
-            return EvictionRecord(bearer, intent, why_evicted(step))
+            return EvictionRecord(bearer, intent, why_evicted(step), past=step.past)
         case Shrink():
             intent = Intent(
                 "shrink", step.job, step.attempt, now, now.after(step.grace), (), step.beneficiary, stage="saves"
             )
-            return EvictionRecord(bearer, intent, why_evicted(step), tuple(pod.metadata.uid for pod in pods))
+            leaving = tuple(pod.metadata.uid for pod in pods)
+            return EvictionRecord(bearer, intent, why_evicted(step), leaving, past=step.past)
         case Release(job, attempt):
             intent = Intent("stop", job, attempt, now, now.after(END_GRACE), stage="saves")
             return EvictionRecord(bearer, intent, "it did not become ready in time")
@@ -201,7 +207,7 @@ def _ending(gang: GangEviction, bearer: Pod, now: Instant) -> Move:
 
 
 def _refused(gang: GangEviction, now: Instant) -> Move | None:
-    if not gang.forbidden:
+    if not gang.forbidden or gang.passes:
         return None
     if now < gang.intent.deadline or not gang.may_stay:
         until = f"until {gang.intent.deadline}: " if now < gang.intent.deadline else ""

@@ -6,9 +6,10 @@ from typing import Any
 
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.fencing import LeaderSource
+from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import Pod, read
-from solver.model.quantities import Duration
+from solver.model.quantities import Duration, Instant
 
 
 class PodWriter:
@@ -37,6 +38,7 @@ class PodWriter:
             "metadata": {
                 "namespace": pod.metadata.namespace,
                 "name": pod.metadata.name,
+                "labels": {names.FENCED: "true"},
                 "annotations": self._leading.leadership().stamp,
             },
             "deleteOptions": {
@@ -47,6 +49,27 @@ class PodWriter:
             },
         }
         await self._api.create(PODS.path(*pod.key, "eviction"), body, self._leading.leadership)
+
+    async def delete(self, pod: Pod, grace: Duration, why: str, now: Instant) -> None:
+        """It ends within `grace` in spite of PodDisruptionBudgets; `why` stands in its status, where controllers look for it.
+
+        Stamped first, and deleted as it was then: a DELETE can't name its sender, so the fence goes by the pod.
+        """
+        uid = pod.metadata.uid
+        # As kube-scheduler says it of pods that it preempts: failure policies of Jobs go by the type.
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": why,
+            "lastTransitionTime": str(now.after(-(now % 1000))),
+        }
+        body = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+        await self._api.patch_entries(PODS.path(*pod.key, "status"), body, self._leading.leadership)
+        stamped = await self.annotate(pod, {})
+        only_if = {"uid": uid, "resourceVersion": stamped.metadata.resource_version}
+        ends = {"gracePeriodSeconds": int(grace) // 1000, "preconditions": only_if}
+        await self._api.delete(PODS.path(*pod.key), ends, self._leading.leadership)
 
     async def _patched(self, path: str, body: dict[str, Any]) -> Pod:
         return read(await self._api.patch(path, body, self._leading.leadership), Pod)

@@ -45,7 +45,7 @@ class EvictionRecord(PodRecord, frozen=True):
 
     `leaving`: the pods that a shrink means, by their uids: numbers of tasks change when a gang loses one. `count`: how many
     pods were to leave when the first was told to. `limit`: its time limit, where the gang is to leave because that is over at the
-    intent's deadline, and not before.
+    intent's deadline, and not before. `past`: PodDisruptionBudgets that have held it for as long as they may.
     """
 
     intent: Intent
@@ -53,6 +53,7 @@ class EvictionRecord(PodRecord, frozen=True):
     leaving: tuple[str, ...] = ()
     count: int = 0
     limit: Duration | None = None
+    past: str = ""
 
     @property
     def asks_to_save(self) -> bool:

@@ -25,13 +25,14 @@ from reconciler.kubernetes.control.devices import Devices
 from reconciler.kubernetes.control.limits import times_up
 from reconciler.kubernetes.control.partitioner import MigPartitioner
 from reconciler.kubernetes.control.sight import Sight
+from reconciler.kubernetes.control.start_order import StartOrder
 from reconciler.kubernetes.control.starts import bindings_of
 from reconciler.kubernetes.control.state import EVICTED, HistoryEntry, KubernetesState
 from reconciler.kubernetes.control.writes import PodWrites
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
-from reconciler.kubernetes.status.occurrences import Occurrence, of_bindings, of_evictions, of_releases
+from reconciler.kubernetes.status.occurrences import Occurrence, of_bindings, of_evictions, of_releases, of_remarks
 from reconciler.model.causes import why_evicted
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch
@@ -69,6 +70,7 @@ class KubernetesActuator:
     happened: Happened
     clock: Clock
     log: FilteringBoundLogger
+    order: StartOrder = field(init=False)
     _unseen: dict[Key, str] = field(default_factory=dict)
     """Pods that were bound and are not seen to be, with their uids."""
     _unknown: dict[Key, str] = field(default_factory=dict)
@@ -76,6 +78,10 @@ class KubernetesActuator:
     _caught_up_in: Epoch | None = None
     """The epoch in which the mirror is known to show what leaders before have done."""
     _marks: Iterator[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        """What goes before what is a matter of the mirror."""
+        self.order = StartOrder(self.mirror, self.memory.note, self.clock)
 
     def lead(self) -> Epoch:
         """Under which epoch this may go on. Raises NotLeaderError."""
@@ -124,15 +130,22 @@ class KubernetesActuator:
             freed
             + len(finished.again)
             + len(finished.released)
-            + sum(one.event in ("evicting", "limit-over", "called-off") for one in outcomes)
+            + sum(one.event in ("evicting", "past-budgets", "limit-over", "called-off") for one in outcomes)
         )
 
     async def act(self, plan: Plan, sight: Sight) -> int:
         """Make a plan's steps true; how many were not, which the next pass sees as they are."""
         gangs = sight.gangs
-        kept = [step for step in plan.steps if isinstance(step, Nominate | Withdraw)]
+        wanted = bindings_of(plan.steps, gangs)
+        ordered = self.order.settled(plan.steps, wanted, sight)
+        kept = [
+            step
+            for step in plan.steps
+            if isinstance(step, Withdraw) or (isinstance(step, Nominate) and step.job not in ordered.unpromised)
+        ]
         before = [intent for intent in sight.intents if intent.kind == "nominate"]
-        unkept = {found.job for found in await self.promises.keep(kept, gangs, sight.pods, before)}
+        failed = await self.promises.keep(kept, gangs, sight.pods, before)
+        unkept = {found.job for found in failed} | ordered.unpromised
         # No job leaves for one that nothing is kept for then: others would take it.
         leaving = [
             step
@@ -143,11 +156,10 @@ class KubernetesActuator:
         done = {one.job for one in asked if one.event not in ("refused", "failed")}
         self.memory.note_all(_asked(step) for step in leaving if step.job in done)
         self._tell_leaving(asked, sight)
-        wanted = bindings_of(plan.steps, gangs)
-        mounted = await self.volumes.ready(await self.partitioner.ready(plan, sight, wanted), sight.pods)
+        mounted = await self.volumes.ready(await self.partitioner.ready(plan, sight, ordered.starts), sight.pods)
         ready = await self.devices.given(mounted, sight.pods)
         outcomes = await self.binder.bind(ready)
-        self._tell_bound(outcomes)
+        self._tell_bound(outcomes, sight)
         undone = sum(one.event in ("refused", "failed") for one in asked)
         undone += len(wanted) - len(ready)
         return len(unkept) + undone + sum(not outcome.is_whole for outcome in outcomes)
@@ -177,10 +189,13 @@ class KubernetesActuator:
             if outcome.event == "called-off" and not outcome.only:
                 self.memory.call_off(outcome.job)
 
-    def _tell_bound(self, outcomes: Collection[GangOutcome]) -> None:
+    def _tell_bound(self, outcomes: Collection[GangOutcome], sight: Sight) -> None:
         for outcome in outcomes:
             self._watch_for(outcome.pods)
             self.happened(of_bindings(one.pod for one in outcome.pods if one.answer == "bound"))
+            gang = sight.gangs[outcome.gang.job]
+            if outcome.is_whole and not gang.bound:  # said once: what joins it later wishes the same
+                self.happened(of_remarks(gang))
         self.memory.note_all(map(_of_start, outcomes))
 
     def _watch_for(self, outcomes: Collection[PodOutcome]) -> None:

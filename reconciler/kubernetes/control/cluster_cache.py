@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from reconciler.kubernetes.client.informer import Change
@@ -19,8 +20,10 @@ from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.pod_view import PodIndex, PodView
 from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.podgroups import GROUPS
+from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.resource import NODES, PODS, VOLUME_CLAIMS, Resource
 from reconciler.kubernetes.objects.sharing import PodSharing
+from reconciler.kubernetes.objects.start_sequence import StartSequence
 from reconciler.kubernetes.objects.storage import (
     CsiDriver,
     CsiStorageCapacity,
@@ -41,6 +44,7 @@ VOLUMES = Resource("v1", "persistentvolumes")
 STORAGE_CLASSES = Resource("storage.k8s.io/v1", "storageclasses")
 CSI_DRIVERS = Resource("storage.k8s.io/v1", "csidrivers")
 CAPACITIES = Resource("storage.k8s.io/v1", "csistoragecapacities")
+RESOURCE_QUOTAS = Resource("v1", "resourcequotas")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses")
 
 
@@ -72,6 +76,7 @@ class ClusterCache:
             lambda one: self._world.priority_class(one.before, one.after),
             needed=True,
         )
+        self.watch((RESOURCE_QUOTAS,), ResourceQuota, lambda one: self._world.quota(one.before, one.after))
         self.budgets = self.watch((BUDGETS,), Budget, needed=True)
         self.claims = self.watch((CLAIMS,), ResourceClaim, lambda one: self.devices.claim(one.before, one.after))
         self.watch((SLICES,), ResourceSlice, lambda one: self.devices.slice(one.before, one.after))
@@ -134,6 +139,10 @@ class ClusterCache:
         self.volumes.follow(not any(kind.standing().problem for kind in self._storage))
         self.devices.tell()
         return self._world.cluster()
+
+    def start_sequence(self) -> AbstractContextManager[StartSequence]:
+        """To put gangs on nodes one after the other, on trial."""
+        return self._world.start_sequence()
 
     def pod_view(self) -> PodView:
         """All pods as the server has them now."""

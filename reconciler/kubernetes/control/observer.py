@@ -125,5 +125,5 @@ def _read(path: Path) -> JobHistory:
 def _write(files: ObservedFiles, now: Instant, jobs: Iterable[RecordedJob], nodes: Iterable[Node]) -> None:
     write_history(files.history, HistoryHead(now), jobs)
     unfinished = files.nodes.with_name(f"{files.nodes.name}.part")
-    unfinished.write_bytes(encode(snapshot_of(now, nodes, ())))
+    unfinished.write_bytes(encode(snapshot_of(now, nodes, (), inventory="reported")))
     put_in_place(unfinished, files.nodes)

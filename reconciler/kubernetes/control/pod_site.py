@@ -130,7 +130,9 @@ class PodSite:
             await self.plane.observer.note(snapshot.time, plan, look.sight)
         if self.plane.teller:
             standing = _standing(self.plane, look.revision, look.interventions)
-            self.plane.teller.note(Facts(plan, look.sight.cluster, look.sight.pods, snapshot, look.policy, standing))
+            postponed = self.plane.hands.order.postponed if self.plane.hands else {}
+            sight = look.sight
+            self.plane.teller.note(Facts(plan, sight.cluster, sight.pods, snapshot, look.policy, standing, postponed))
 
     def by_hand(self, look: PodLook) -> tuple[Intervention, ...]:
         """As the round knew it."""

@@ -127,7 +127,7 @@ def snapshot_from(
         convergence=past.clocks,
         repartitions=sight.repartitions,
     )
-    return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets)
+    return snapshot_of(now, nodes, jobs, in_flight, sight.cluster.node_sets, "reported")
 
 
 def _cordoned(sight: Sight, cordons: Collection[str]) -> Iterable[Node]:
@@ -193,9 +193,9 @@ def _jobs(
             continue
         else:
             standing = {"boosted": name in boosts}
-        leaves = "not" if name in protected else job.leaves
-        evicted_at = past.evictions.get(name, ())
-        jobs[name] = msgspec.structs.replace(job, leaves=leaves, evicted_at=evicted_at, **standing)
+        if held_by := protected.get(name):
+            standing |= {"leaves": "not", "held_by": held_by}
+        jobs[name] = msgspec.structs.replace(job, evicted_at=past.evictions.get(name, ()), **standing)
     return jobs.values()
 
 

@@ -22,6 +22,7 @@ from reconciler.protocols.job_source import (
     ALL_JOBS,
     AcceptedJob,
     DuplicateJobError,
+    JobOrder,
     JobQuery,
     JobsAreElsewhereError,
     NoJobYetError,
@@ -32,6 +33,12 @@ from reconciler.protocols.terminals import NO_TERMINALS, Terminals
 from solver.model.inflight import Intent, Reservation
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, JobSpec
+
+_KEYS: Final[Mapping[JobOrder, Callable[[JobRecord], tuple[int | str, ...]]]] = {
+    "newest": lambda record: (-record.submitted_at, record.name),
+    "waiting": lambda record: (record.submitted_at, record.name),
+    "biggest": lambda record: (-record.spec.gpus, -record.submitted_at, record.name),
+}
 
 _CREATE: Final = "Create pods with schedulerName: quorate."
 
@@ -67,16 +74,24 @@ class PodJobs:
         self,
         limit: int = 1000,
         after: JobName | None = None,
-        query: JobQuery = ALL_JOBS,  # noqa: ARG002  (all are at hand)
+        query: JobQuery = ALL_JOBS,
     ) -> tuple[JobRecord, ...]:
-        """The newest first."""
-        newest = sorted(self.live_jobs(), key=lambda record: (-record.submitted_at, record.name))
+        """All are at hand: they are sorted here, and none is left out."""
+        newest = sorted(self.live_jobs(), key=_KEYS[query.order])
         if after is None:
             return tuple(newest[:limit])
         place = next((at for at, record in enumerate(newest) if record.name == after), None)
         if place is None:
             raise UnknownJobError(after)
         return tuple(newest[place + 1 : place + 1 + limit])
+
+    def count(self, query: JobQuery, most: int) -> int | None:
+        """Of all of them alone."""
+        return (
+            min(most, len(self.live_jobs()))
+            if query._replace(order="newest", ended=None, seen_by="") == ALL_JOBS
+            else None
+        )
 
     def tallies(self, names: Collection[JobName]) -> dict[JobName, Tally]:
         """None: pods are not submitted in groups of Quorate's."""

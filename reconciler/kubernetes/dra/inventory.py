@@ -87,7 +87,7 @@ def gpus_of(devices: Iterable[Device], use: Callable[[Device], Use]) -> Publishe
         gpu = gpus.get(name, Gpu(name, len(gpus)))
         gpus[name] = msgspec.structs.replace(gpu, instances=tuple(there)) if there else gpu
     left = tuple(gpu for gpu in gpus.values() if gpu.id not in of_others)
-    return PublishedGpus(next(iter(types)) if len(types) == 1 else GpuType(""), left)
+    return PublishedGpus(next(iter(types)) if len(types) == 1 else GpuType(""), left, len(gpus) - len(left))
 
 
 def _start(device: Device) -> int | None:

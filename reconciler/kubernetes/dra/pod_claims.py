@@ -25,6 +25,7 @@ from reconciler.kubernetes.objects.selectors import limited_to
 from reconciler.kubernetes.objects.wire import (
     KubeContainer,
     KubeNode,
+    NodeLimit,
     NodeSelectorTerm,
     Pod,
     Resources,
@@ -39,6 +40,9 @@ STANDS_FOR_CLAIMS = "resource-claims"
 
 
 GPU_RESOURCES = (names.GPU, names.MIG_PREFIX)
+
+
+_MIXED = Refusal("mixed-gpus", f"asks for GPUs by claims and as {names.GPU}", "Keep one of them.")
 
 
 class _Met(NamedTuple):
@@ -139,7 +143,7 @@ class PodClaims:
             if self._published.get(name) == (there, used):
                 continue
             gpus = gpus_of(devices, lambda device, used=used: used.get(device.id, ""))  # type: ignore[misc]
-            self._world.publish(name, gpus if gpus.gpus else None)
+            self._world.publish(name, gpus if gpus.gpus or gpus.taken else None)
             if there:
                 self._published[name] = there, used
             else:
@@ -159,11 +163,16 @@ class PodClaims:
         if isinstance(asked, Refusal):
             return _with(pod, unmet_claims=tuple(asked))
         stands = KubeContainer(STANDS_FOR_CLAIMS, Resources(requests=_requests(asked)))
-        seen = _with(pod, containers=(*pod.spec.containers, stands), resource_claims=())
+        by_claims = bool(asked.gpus or asked.mig)
+        if by_claims and _asks_for_gpus(pod):
+            return _with(pod, unmet_claims=tuple(_MIXED))
+        containers = (*pod.spec.containers, stands)
+        seen = _with(pod, containers=containers, resource_claims=(), gpus_by_claims=by_claims)
         if not pod.spec.node_name and (had or met.leaves_out):
             where = tuple(node.metadata.name for node in met.nodes if may_use(had, node))
             only = SelectorRequirement("metadata.name", "In", where)
-            seen = limited_to(seen, [NodeSelectorTerm(match_fields=(only,))])
+            term = NodeSelectorTerm(match_fields=(only,))
+            seen = limited_to(seen, NodeLimit("that have devices for its ResourceClaims", (term,)))
         if given and len(had) == len(claims):
             # What it has stands in its claims: whatever its binding says.
             annotations = {**pod.metadata.annotations, names.DEVICES: ",".join(found.id for found in given)}
@@ -193,6 +202,11 @@ class PodClaims:
     def _given(self, claims: Iterable[ResourceClaim]) -> list[GpuDevice]:
         known = (self.stock.published.device(device) for claim in claims for device in devices_of(claim))
         return [found for device in known if device and (found := gpu_device(device))]
+
+
+def _asks_for_gpus(pod: Pod) -> bool:
+    asking = (one.resources for one in (*pod.spec.containers, *pod.spec.init_containers))
+    return any(name.startswith(GPU_RESOURCES) for each in asking for name in (*each.requests, *each.limits))
 
 
 def _with(pod: Pod, **changes: object) -> Pod:

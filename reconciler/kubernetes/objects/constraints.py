@@ -6,7 +6,7 @@ the GPU types, where they are about those, and are remarked otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -18,9 +18,10 @@ from reconciler.kubernetes.objects.domains import LEVEL_OF_KEY, is_level
 from reconciler.kubernetes.objects.membership import GangKey
 from reconciler.kubernetes.objects.nodes import SeenNode
 from reconciler.kubernetes.objects.pods import PodTask
+from reconciler.kubernetes.objects.quotas import NamespaceQuotas
 from reconciler.kubernetes.objects.remarks import Refusal, Remark
-from reconciler.kubernetes.objects.selectors import may_be_on, meets, tolerates_all
-from reconciler.kubernetes.objects.wire import Pod
+from reconciler.kubernetes.objects.selectors import disliked, may_be_on, meets, tolerates_all
+from reconciler.kubernetes.objects.wire import NodeLimit, Pod
 from solver.model.cluster import GpuType, Node, NodeName, SpreadLevel
 from solver.model.document import digest
 from solver.model.node_sets import NodeSet
@@ -38,6 +39,10 @@ SET_NAME_DIGITS = 16
 
 REMEMBERED_MAX = 256
 """Answers about sets of nodes that are remembered: a set of 10,000 nodes takes half a MB."""
+
+
+SOFT_TAINT_WEIGHT = 100
+"""A node is liked less by so much for each soft taint: as much as the strongest wish of preferred affinity."""
 
 
 class Plain(NamedTuple):
@@ -63,6 +68,7 @@ class Places:
     nodes: Mapping[NodeName, Node]
     crowd: Crowd
     asked: DependencyIndex[GangKey, Question]
+    quotas: NamespaceQuotas = field(default_factory=NamespaceQuotas)
     _selected: dict[bytes, Names] = field(default_factory=dict)
     _common: dict[tuple[Names, ...], Names] = field(default_factory=dict)
     _types: dict[tuple[Names, bool], Types] = field(default_factory=dict)
@@ -72,7 +78,7 @@ class Places:
 
     def anew(self) -> Places:
         """The places once nodes are not by themselves what they were: askers with another answer are named."""
-        now = Places(self.seen, self.nodes, self.crowd, self.asked)
+        now = Places(self.seen, self.nodes, self.crowd, self.asked, self.quotas)
         for written, (task, before) in self._plain.items():
             if now._plainly(written, task)._replace(nodes=before.nodes) != before:
                 self.asked.changed(("plain", written))
@@ -96,10 +102,15 @@ class Places:
             return self._found(task)  # it goes by what is on nodes
         spec = task.pod.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
-        uses = [task.shape.uses_gpus, bool(task.shape.gpus)]
-        written = msgspec.json.encode([spec.node_selector, node_affinity, spec.tolerations, uses])
+        uses = [task.shape.uses_gpus, bool(task.shape.gpus), spec.gpus_by_claims]
+        written = msgspec.json.encode([spec.node_selector, node_affinity, spec.tolerations, spec.limits, uses])
         self.asked.note(("plain", written))
         return self._plainly(written, task)
+
+    def quota_against(self, pod: Pod) -> str:
+        """Why no pod like this one can be made in its namespace now; "": it can, as far as is known."""
+        self.asked.note(("quota", pod.metadata.namespace))
+        return self.quotas.against(pod)
 
     def note_grounds(self) -> None:
         """The asker goes by what nodes are by themselves in a way that is not followed: any change of that may be one for it."""
@@ -124,7 +135,7 @@ class Places:
 
     def _found(self, task: PodTask) -> Plain:
         nodes, refusals = allowed_nodes(self, task)
-        liked, remarks = type_preferences(self, task.pod)
+        liked, remarks = type_preferences(self, task, nodes)
         types, limited = as_types(self, nodes, task.shape, liked)
         return Plain(nodes, refusals, remarks, liked, types, limited)
 
@@ -149,6 +160,16 @@ class Places:
             )
         return self._selected[written]
 
+    def within(self, limit: NodeLimit) -> Names:
+        """The nodes that something can be had on."""
+        written = b"limit" + msgspec.json.encode(limit.terms)
+        if written not in self._selected:
+            _make_room(self._selected)
+            self._selected[written] = frozenset(
+                name for name, node in self.seen.items() if any(meets(term, node.wire) for term in limit.terms)
+            )
+        return self._selected[written]
+
     @property
     def nowhere(self) -> NodeSet:
         """The set without nodes: what is limited to it gets none."""
@@ -167,6 +188,24 @@ class Places:
         if b"with GPUs" not in self._selected:
             self._selected[b"with GPUs"] = frozenset(name for name, node in self.seen.items() if node.gpus)
         return self._selected[b"with GPUs"]
+
+    @property
+    def softly_tainted(self) -> Names:
+        """The nodes that have taints PreferNoSchedule."""
+        if b"soft" not in self._selected:
+            self._selected[b"soft"] = frozenset(
+                name
+                for name, node in self.seen.items()
+                if any(taint.effect == "PreferNoSchedule" for taint in node.wire.spec.taints)
+            )
+        return self._selected[b"soft"]
+
+    def with_gpus_had(self, *, by_claims: bool) -> Names:
+        """The nodes whose GPUs are had by claims; or those whose GPUs are had as a resource."""
+        key = b"by claims" if by_claims else b"as a resource"
+        if key not in self._selected:
+            self._selected[key] = frozenset(name for name in self.with_gpus if self.seen[name].for_claims == by_claims)
+        return self._selected[key]
 
     def common(self, sets: Sequence[Names]) -> Names:
         """The nodes that are in all of them."""
@@ -205,9 +244,13 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
     steps = [
         ("that nodeSelector and node affinity name", places.selected(task.pod)),
         ("whose taints are tolerated", places.tolerated(task.pod)),
+        *((limit.said, places.within(limit)) for limit in task.pod.spec.limits),
     ]
     if task.shape.uses_gpus and places.with_gpus:  # where no node has any, a round says so
         steps.append(("that have GPUs", places.with_gpus))
+        by_claims = task.pod.spec.gpus_by_claims
+        how = "a driver publishes for claims" if by_claims else "a device plugin offers"
+        steps.append((f"whose GPUs {how}", places.with_gpus_had(by_claims=by_claims)))
     if task.shape.gpus:
         steps.append(("whose GPUs are not shared", places.unshared))
     if task.others and not task.pod.holds:  # a pod on a node has it
@@ -215,12 +258,19 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
     left = places.common([these for _, these in steps])
     if left:
         return left, ()
-    counts = [
-        f"{len(places.common([these for _, these in steps[: number + 1]]))} {what}"
-        for number, (what, _) in enumerate(steps)
-    ]
-    message = f"of {len(places.seen)} nodes there are {', of these '.join(counts)}"
+    there = f"of {len(places.seen)} nodes there are {', of these '.join(_narrowing(places, steps))}"
+    message = there if places.seen else "there are no nodes"
     return left, (Refusal("no-node", message, "Loosen what the pods ask of their nodes, or label or add nodes."),)
+
+
+def _narrowing(places: Places, steps: Sequence[tuple[str, Names]]) -> Iterator[str]:
+    """What leaves how many nodes, until none is left; what keeps out none is not to blame."""
+    before = len(places.seen)
+    for number, (what, _) in enumerate(steps):
+        left = len(places.common([these for _, these in steps[: number + 1]]))
+        if left < before:
+            yield f"{left} {what}"
+        before = left
 
 
 def as_types(
@@ -240,20 +290,35 @@ def as_types(
     return ordered, None if is_said else places.as_set(nodes & places.with_gpus)
 
 
-def type_preferences(places: Places, pod: Pod) -> tuple[dict[GpuType, int], tuple[Remark, ...]]:
-    """How much a pod likes each GPU type: preferred node affinity, where all nodes of a type are liked alike."""
-    preferred = (
-        pod.spec.affinity.node_affinity.preferred if pod.spec.affinity and pod.spec.affinity.node_affinity else ()
-    )
-    if not preferred:
+def type_preferences(places: Places, task: PodTask, nodes: Names) -> tuple[dict[GpuType, int], tuple[Remark, ...]]:
+    """How much a pod likes each GPU type of the nodes that it may be on, where it likes all nodes of a type alike.
+
+    By preferred node affinity and soft taints (PreferNoSchedule); what tells nodes of one type apart is not followed.
+    """
+    spec = task.pod.spec
+    preferred = spec.affinity.node_affinity.preferred if spec.affinity and spec.affinity.node_affinity else ()
+    if not preferred and nodes.isdisjoint(places.softly_tainted):
         return {}, ()
-    weights: dict[GpuType, set[int]] = {}
-    for node in places.seen.values():
+    wishes: dict[GpuType, set[int]] = {}
+    taints: dict[GpuType, set[int]] = {}
+    for node in (places.seen[name] for name in nodes):
+        of_type = node.gpu_type if task.shape.uses_gpus else GpuType("")
         weight = sum(wish.weight for wish in preferred if meets(wish.preference, node.wire))
-        weights.setdefault(node.gpu_type, set()).add(weight)
-    if all(len(found) == 1 for found in weights.values()):
-        return {gpu_type: min(found) for gpu_type, found in weights.items()}, ()
-    return {}, (Remark("preferred-nodes", "preferred node affinity within a GPU type is not followed"),)
+        wishes.setdefault(of_type, set()).add(weight)
+        taints.setdefault(of_type, set()).add(disliked(spec.tolerations, node.wire.spec.taints))
+    remarks: list[Remark] = []
+    if any(len(found) > 1 for found in wishes.values()):
+        wishes = {}
+        remarks.append(Remark("preferred-nodes", "preferred node affinity within a GPU type is not followed"))
+    if any(len(found) > 1 for found in taints.values()):
+        taints = {}
+        message = "taints PreferNoSchedule within a GPU type keep pods away from no node"
+        remarks.append(Remark("soft-taints", message))
+    liked = {
+        of_type: min(wishes.get(of_type, {0})) - SOFT_TAINT_WEIGHT * min(taints.get(of_type, {0}))
+        for of_type in wishes.keys() | taints.keys()
+    }
+    return liked, tuple(remarks)
 
 
 def _list(others: Iterable[tuple[str, int]]) -> str:

@@ -27,6 +27,7 @@ Question = (
     | tuple[Literal["plain"], bytes]
     | tuple[Literal["level"], str]
     | tuple[Literal["grounds"]]
+    | tuple[Literal["quota"], str]
 )
 """What gangs ask: the first three of the crowd, the others of the places (constraints.py)."""
 
@@ -140,6 +141,7 @@ class Crowd:
             pods.pop(pod.key)
             if not pods:
                 self._keeping_away.remove(said, term)
+                self.new_sayings.pop(said, None)
                 del self._away[said]
 
     def _count(self, pod: Pod, by: int) -> None:

@@ -26,9 +26,11 @@ class DependencyIndex(Generic[W, Q]):
         """The present asker has asked that."""
         self._asking.add(question)
 
-    def changed(self, question: Q) -> None:
-        """The answer is another."""
-        self.stale |= self._askers.get(question, set())
+    def changed(self, question: Q) -> bool:
+        """The answer is another; whether any asker went by it."""
+        askers = self._askers.get(question, set())
+        self.stale |= askers
+        return bool(askers)
 
     def dropped(self) -> set[Q]:
         """Questions that are not asked any more, each said once: the answers need not be kept."""

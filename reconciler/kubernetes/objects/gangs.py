@@ -139,6 +139,9 @@ class LivePods:
     def remarks(self) -> Iterator[Remark]:
         """What is not followed whatever the nodes are."""
         yield from self.group.remarks if self.group else ()
+        if any(task.pod.spec.preemption_policy == "Never" for task in self.tasks):
+            message = "preemptionPolicy: Never: whether others leave for it is policy, in Git"
+            yield Remark("preemption-policy", message)
         yield from dict.fromkeys(save_remarks(task.pod for task in self.tasks))
         if any(
             volume.persistent_volume_claim or volume.ephemeral

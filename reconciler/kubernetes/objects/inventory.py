@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
-
 from reconciler.kubernetes.objects.crowd import Crowd, PodKey
 from reconciler.kubernetes.objects.device_assignment import Held, devices_on
 from reconciler.kubernetes.objects.domains import Position, positions
@@ -14,6 +12,7 @@ from reconciler.kubernetes.objects.gangs import LivePods
 from reconciler.kubernetes.objects.nodes import PublishedGpus, SeenNode, seen_node, shape_of, solver_node
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.wire import KubeNode
+from reconciler.model.declared_nodes import with_declaration
 from solver.model.cluster import GpuType, Node, NodeName
 
 
@@ -148,28 +147,3 @@ def _tasks_on_nodes(gang: LivePods | None) -> Iterable[tuple[NodeName, PodTask]]
     if gang is None or not gang.holds or any(gang.refusals()):
         return ()
     return ((NodeName(task.pod.spec.node_name), task) for task in gang.tasks if task.pod.holds)
-
-
-def with_declaration(declared: Node | None, seen: Node) -> Node:
-    """A node of the cluster with what Git declares of the node of that name; None: Git does not know it.
-
-    Git goes before labels in what a node is for: its pool, its domains (all of them, if it declares any), links and data, and that
-    it is closed. What there is only the cluster knows: whether it is ready, its GPUs, its CPU and memory, of which jobs may use no
-    more than Git says. A node that only Git knows is not there, so it is not asked about.
-    """
-    if declared is None:
-        return seen
-    lies = declared if declared.island or declared.rack or declared.block else seen
-    return msgspec.structs.replace(
-        seen,
-        pool=declared.pool,
-        island=lies.island,
-        rack=lies.rack,
-        block=lies.block,
-        links=declared.links,
-        data=declared.data,
-        cordoned=seen.cordoned or declared.cordoned,
-        ready=seen.ready and declared.ready,
-        cpu=min(seen.cpu, declared.cpu),
-        memory=min(seen.memory, declared.memory),
-    )

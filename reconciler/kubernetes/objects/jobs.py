@@ -65,7 +65,7 @@ class PodGang(NamedTuple):
     node_sets: tuple[NodeSet, ...] = ()
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """Tasks that are alike: one task group."""
 
     name: str
@@ -75,13 +75,17 @@ class _Part(NamedTuple):
 
 def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
     """Everything about one gang."""
-    parts = _parts(gang.pods)
+    parts = parts_of(gang.pods)
     members = tuple(
         MemberPod(*task.pod.key, task.pod.metadata.uid, task.pod.metadata.resource_version, part.name, index)
         for part in parts
         for index, task in enumerate(part.tasks)
     )
-    bound, missing, refusals = sum(task.pod.holds for task in gang.tasks), gang.missing(), tuple(gang.refusals())
+    bound, missing, refusals = (
+        sum(task.pod.holds for task in gang.tasks),
+        _missing(gang, places),
+        tuple(gang.refusals()),
+    )
     said = PodGang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
     if refusals or (missing and not bound):
         return said
@@ -98,6 +102,14 @@ def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
     return said._replace(job=job, node_sets=node_sets)
 
 
+def _missing(gang: LivePods, places: Places) -> Missing | None:
+    """What it still waits for; of pods that were not made, also the quota that has no room for them."""
+    missing = gang.missing()
+    if missing is None or missing.of is None or not gang.tasks:
+        return missing
+    return missing._replace(reason=places.quota_against(gang.tasks[-1].pod))
+
+
 def is_elastic(job: Job) -> bool:
     """It runs on fewer tasks than it has."""
     return any(group.least < group.replicas for group in job.spec.task_groups)
@@ -108,21 +120,21 @@ def _closed(groups: Iterable[TaskGroup], nowhere: NodeSet) -> tuple[tuple[TaskGr
     return tuple(msgspec.structs.replace(group, nodes=nowhere.name) for group in groups), (nowhere,)
 
 
-def _parts(pods: Iterable[InRole]) -> tuple[_Part, ...]:
+def parts_of(pods: Iterable[InRole]) -> tuple[Part, ...]:
     """Tasks by role, and within one by what they ask: unlike ones can't be in one group. Groups are named after roles."""
     alike: dict[tuple[str, bytes], list[PodTask]] = {}
     for one in pods:
         alike.setdefault((one.role, _signature(one.task)), []).append(one.task)
-    parts: list[_Part] = []
+    parts: list[Part] = []
     for role, signature in sorted(alike):
         number = sum(part.role == role for part in parts)
-        parts.append(_Part(f"{role}-{number + 1}" if number else role, tuple(alike[role, signature]), role))
+        parts.append(Part(f"{role}-{number + 1}" if number else role, tuple(alike[role, signature]), role))
     return tuple(parts)
 
 
 def _signature(task: PodTask) -> bytes:
     spec = task.pod.spec
-    wishes = [spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints]
+    wishes = [spec.node_selector, spec.affinity, spec.limits, spec.tolerations, spec.topology_spread_constraints]
     slices = [names.label_or_annotation(task.pod.metadata, key) for key in (names.KUEUE_SLICE, names.KUEUE_SLICE_SIZE)]
     return _asked(task.shape, task.others) + msgspec.json.encode([wishes, slices])
 
@@ -133,13 +145,13 @@ def _asked(shape: Shape, others: Others) -> bytes:
 
 
 def _groups(
-    gang: LivePods, parts: Sequence[_Part], places: Places
+    gang: LivePods, parts: Sequence[Part], places: Places
 ) -> tuple[tuple[TaskGroup, ...], tuple[AffinityRules, ...], tuple[NodeSet, ...]]:
     groups: list[TaskGroup] = []
     aparts: list[AffinityRules] = []
     node_sets: dict[str, NodeSet] = {}
     everybody = [task.pod for task in gang.tasks]
-    least = {part.name: _fewest(gang, parts, part) for part in parts}
+    least = {part.name: fewest_of(gang, parts, part) for part in parts}
     for part in parts:
         first = part.tasks[0]
         plain = places.plain(first)
@@ -170,7 +182,7 @@ def _groups(
     return tuple(groups), tuple(aparts), tuple(node_sets.values())
 
 
-def _fewest(gang: LivePods, parts: Sequence[_Part], part: _Part) -> int:
+def fewest_of(gang: LivePods, parts: Sequence[Part], part: Part) -> int:
     """How few tasks of a part do: what the PodGroup or the controller says of its role, or of the gang if this is all of it."""
     replicas = len(part.tasks)
     if len(parts) == 1:
@@ -182,8 +194,8 @@ def _fewest(gang: LivePods, parts: Sequence[_Part], part: _Part) -> int:
     return min(replicas, said[part.role]) if alone and part.role in said else replicas
 
 
-def _least_remark(gang: LivePods, parts: Sequence[_Part]) -> tuple[Remark, ...]:
-    fewest = sum(_fewest(gang, parts, part) for part in parts)
+def _least_remark(gang: LivePods, parts: Sequence[Part]) -> tuple[Remark, ...]:
+    fewest = sum(fewest_of(gang, parts, part) for part in parts)
     if gang.least is None or fewest <= gang.least - gang.done or gang.holds:
         return ()
     message = f"starts with {fewest} pods: that {gang.least} of any role would do can't be said here"
@@ -233,7 +245,7 @@ def _only(spreads: set[Spread | None]) -> Spread | None:
     return next(iter(spreads)) if len(spreads) == 1 else None
 
 
-def _placement(parts: Sequence[_Part], places: Places, held: Held) -> tuple[TaskPlacement, ...]:
+def _placement(parts: Sequence[Part], places: Places, held: Held) -> tuple[TaskPlacement, ...]:
     placed = (
         _placed(part.name, index, task, places, held)
         for part in parts
@@ -286,7 +298,7 @@ def _job(
     )
 
 
-def _phase(parts: Iterable[_Part], groups: Sequence[TaskGroup]) -> Phase:
+def _phase(parts: Iterable[Part], groups: Sequence[TaskGroup]) -> Phase:
     """`running` once all that were bound run, as many as it takes; `stopping` if all that are on nodes were told to go.
 
     An elastic gang runs once so many do that it can do with them: what joins it, and may never begin, is of its own.

@@ -36,7 +36,7 @@ TOUCHED: Final = "quorate.dev/touched"
 EPOCH: Final = "quorate.dev/epoch"
 LEADER: Final = "quorate.dev/leader"
 FENCED: Final = "quorate.dev/fenced"
-"""A label of Bindings: the fence judges those that have it, so that what it does never touches another scheduler's."""
+"""A label of Bindings and Evictions: fence and scope judge those that have it, so that what they do never touches another's."""
 
 # How a pod saves its work (objects/saves.py). People write the first three; the task or its sidecar the fourth once it has
 # saved, or Quorate for it when its hook has answered; Quorate the fifth, when it asks for it.

@@ -43,17 +43,22 @@ class NodeReserve(NamedTuple):
 
 
 class PublishedGpus(NamedTuple):
-    """GPUs of a node that a driver publishes for ResourceClaims, not as a resource. `gpu_type` "": of several types."""
+    """GPUs of a node that a driver publishes for ResourceClaims, not as a resource. `gpu_type` "": of several types.
+
+    `taken`: how many more there are, which claims of others have.
+    """
 
     gpu_type: GpuType
     gpus: tuple[Gpu, ...]
+    taken: int = 0
 
 
 class SeenNode(NamedTuple):
     """A node as it offers itself, before any pods.
 
     `offered`: allocatable of each resource. `replicas`: how often the device plugin counts each GPU; more than 1: it is shared.
-    `unwell`: how many of the GPUs are not healthy; which ones is not known. `headroom`: what is kept for others.
+    `unwell`: how many of the GPUs are not healthy; which ones is not known. `headroom`: what is kept for others. `for_claims`: the
+    GPUs are had by ResourceClaims, and not as a resource.
     """
 
     wire: KubeNode
@@ -64,6 +69,7 @@ class SeenNode(NamedTuple):
     offered: Requests
     remarks: tuple[Remark, ...]
     headroom: NodeReserve
+    for_claims: bool = False
 
     @property
     def name(self) -> NodeName:
@@ -94,26 +100,33 @@ def seen_node(wire: KubeNode, declared_type: GpuType | None = None, published: P
     replicas = max(1, _number(labels.get(names.REPLICAS)))
     gpus: tuple[Gpu, ...] = ()
     unwell = 0
-    if is_of_instances(labels.get(names.PRODUCT, "")):
+    # What a device plugin offers is had from it alone, which chip a pod gets it says to no one: the same chips are there once.
+    for_claims = published is not None and bool(published.gpus) and not _has_plugin(offered)
+    if for_claims:
+        pass
+    elif is_of_instances(labels.get(names.PRODUCT, "")):
         remarks.append(Remark("mig-single", f"counts MIG instances as {names.GPU}: use the strategy mixed"))
-    elif not gpu_type and any(name.startswith("nvidia.com/") for name in offered):
+    elif not gpu_type and any(name.startswith("nvidia.com/") and number > 0 for name, number in capacity.items()):
         remarks.append(Remark("gpu-type-unknown", f"has GPUs and no label {names.PRODUCT} or {names.GPU_TYPE}"))
     else:
         resource = names.GPU_SHARED if names.GPU_SHARED in offered else names.GPU
         whole = down(capacity.get(resource, Fraction(0)) / replicas)
         unwell = max(0, whole - down(offered.get(resource, Fraction(0)) / replicas))
-        gpus, more = _gpus(wire, gpu_type, offered, whole)
+        gpus, more = _gpus(wire, gpu_type, offered, max(0, whole - (published.taken if published else 0)))
         remarks += more
-    if published and gpu_type:
-        indices = range(len(gpus), len(gpus) + len(published.gpus))
-        further = zip(published.gpus, indices, strict=True)
-        gpus = (*gpus, *(msgspec.structs.replace(gpu, index=index) for gpu, index in further))
-    elif published and published.gpus:
+    if published and for_claims and gpu_type:
+        numbered = enumerate(published.gpus)
+        gpus = tuple(msgspec.structs.replace(gpu, index=index) for index, gpu in numbered)
+    elif for_claims:
         remarks.append(Remark("gpu-types-mixed", "has GPUs of several types for claims: they are left out"))
+    elif published and published.gpus:
+        message = f"its GPUs are offered as {names.GPU} and published for claims: claims get none of them"
+        remarks.append(Remark("gpus-twice", message))
     if len(offered) < len(wire.status.allocatable):
         remarks.append(Remark("unreadable-quantity", "offers something that is no quantity"))
     headroom = _headroom(wire.metadata, remarks)
-    return SeenNode(wire, gpu_type if gpus else GpuType(""), gpus, replicas, unwell, offered, tuple(remarks), headroom)
+    gpu_type = gpu_type if gpus else GpuType("")
+    return SeenNode(wire, gpu_type, gpus, replicas, unwell, offered, tuple(remarks), headroom, for_claims)
 
 
 def shape_of(node: SeenNode) -> tuple[object, ...]:
@@ -146,6 +159,14 @@ def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held:
         block=position.block,
         ready=conditions.get("Ready") == "True",
         cordoned=node.wire.spec.unschedulable or closed or is_full,
+    )
+
+
+def _has_plugin(offered: Requests) -> bool:
+    """Whether a device plugin offers GPUs or instances. Of one that is gone nothing is allocatable."""
+    return any(
+        number > 0 and (name in (names.GPU, names.GPU_SHARED) or name.startswith(names.MIG_PREFIX))
+        for name, number in offered.items()
     )
 
 

@@ -8,27 +8,34 @@ Topology Spread Constraints"; the latter's rule is max - min <= maxSkew over the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from heapq import nsmallest
 
 import msgspec
 
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.constraints import Names, Places
-from reconciler.kubernetes.objects.neighbours import means
-from reconciler.kubernetes.objects.remarks import Refusal, Remark
-from reconciler.kubernetes.objects.wire import LabelSelector, Pod, PodTerm, TopologySpread
+from reconciler.kubernetes.objects.neighbours import keeps_away, means
+from reconciler.kubernetes.objects.remarks import KEPT_AWAY, Refusal, Remark
+from reconciler.kubernetes.objects.wire import Pod, PodTerm, TopologySpread
 from solver.model.cluster import Level, NodeName, SpreadLevel
 from solver.model.workload import Bundle, Spread
 
 SIZE_DIGITS_MAX = 5
 """Of a slice, as of the bundles of jobs in documents. What people write may have more digits than are made a number at all."""
+NAMED_MAX = 3
+"""Pods, of those that leave no node, of which it is said which they are."""
 _LOOSEN = "Prefer it instead of requiring it."
 
 
 @dataclass(slots=True)
 class AffinityRules:
-    """What was found for one task group. `spread` is the group's, `gang_spread` that of all tasks. Mutable: filled step by step."""
+    """What was found for one task group. `spread` is the group's, `gang_spread` that of all tasks. Mutable: filled step by step.
+
+    `emptied_by`: what left none of the nodes.
+    """
 
     nodes: Names
     spread: Spread | None = None
@@ -37,6 +44,7 @@ class AffinityRules:
     preferred: list[Level] = field(default_factory=list)
     spreads_out: bool = False
     bundle: Bundle | None = None
+    emptied_by: str = ""
     refusals: list[Refusal] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
 
@@ -62,10 +70,9 @@ class Company:
         """What the group asks, beginning with the nodes that it may be on."""
         found = AffinityRules(nodes)
         pod = self.group[0]
-        affinity = pod.spec.affinity
-        for term in affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else ():
+        for term in keeps_away(pod):
             self._away(found, term)
-        for term in affinity.pod_affinity.required if affinity and affinity.pod_affinity else ():
+        for term in wants_near(pod):
             self._near(found, term)
         for constraint in pod.spec.topology_spread_constraints:
             self._spread(found, constraint)
@@ -73,14 +80,21 @@ class Company:
         self._wishes(found)
         self._repelled(found)
         if nodes and not found.nodes and not found.refusals:
-            found.refuse("no-node", "affinity to other pods leaves no node of those that it may be on")
+            found.refuse(KEPT_AWAY, f"{found.emptied_by} leaves no node of those that it may be on")
         return found
 
     def _away(self, found: AffinityRules, term: PodTerm) -> None:
         if self._is_unknown(found, term):
             return
-        taken = self._domains(term.topology_key, self._others(term))
-        found.nodes = self._where(found.nodes, term.topology_key, taken, inside=False)
+        others = self._others(term)
+        taken = self._domains(term.topology_key, others)
+        self._limit(
+            found,
+            term.topology_key,
+            taken,
+            lambda: f"required anti-affinity to {self._named(term, others)}",
+            inside=False,
+        )
         own = self._own(term)
         if len(own) > 1 or (own and len(self.gang) > 1):
             self._bound_to(found, own, term.topology_key, 1)
@@ -90,9 +104,11 @@ class Company:
             return
         others, own = self._others(term), self._own(term)
         if others or not own:
-            found.nodes = self._where(
-                found.nodes, term.topology_key, self._domains(term.topology_key, others), inside=True
-            )
+            near = self._domains(term.topology_key, others)
+            self._limit(found, term.topology_key, near, lambda: f"required affinity to {self._named(term, others)}")
+            return
+        if len(self.gang) == 1:  # the first of those that want each other near may be wherever there is such a domain
+            self._limit(found, term.topology_key, {""}, lambda: "required affinity", inside=False)
             return
         level = as_level(self.places.level(term.topology_key))
         if level is None or len(own) != len(self.gang):
@@ -109,8 +125,7 @@ class Company:
             if self.places.level(key) != "node":
                 found.remarks.append(Remark("soft-spread", f"spreading by {key} where possible is not followed"))
             return
-        same = {name: pod.metadata.labels[name] for name in constraint.match_label_keys if name in pod.metadata.labels}
-        term = PodTerm(key, _narrowed(constraint.label_selector, same))
+        term = _counted(constraint, pod)
         counts = self._others(term)
         self.places.note_grounds()
         eligible = {self._value(name, key) for name in self.places.selected(pod)} - {""}
@@ -123,12 +138,12 @@ class Company:
                 fewest = 0
             itself = bool(self._own(term))
             able = {value for value in eligible if by_value[value] + itself - fewest <= constraint.max_skew}
-            found.nodes = self._where(found.nodes, key, able, inside=True)
+            self._limit(found, key, able, lambda: f"topology spread (maxSkew {constraint.max_skew})")
         elif counts:
             message = f"spreads by {key} together with pods that are not of its gang"
             found.refuse("spread-with-others", message, "Select the gang's pods alone, or say ScheduleAnyway.")
         else:
-            found.nodes = self._where(found.nodes, key, eligible, inside=True)
+            self._limit(found, key, eligible, lambda: "topology spread")
             self._evenly(found, self._own(term), constraint, len(eligible))
 
     def _evenly(self, found: AffinityRules, own: Sequence[Pod], constraint: TopologySpread, domains: int) -> None:
@@ -227,10 +242,9 @@ class Company:
         """Anti-affinity counts both ways: running pods keep away those that they mean."""
         pod, own = self.group[0], {one.key for one in self.gang}
         for term, pods in self.places.crowd.repelling(pod):
-            nodes = [NodeName(other.spec.node_name) for other in pods if other.key not in own]
-            found.nodes = self._where(
-                found.nodes, term.topology_key, self._domains(term.topology_key, nodes), inside=False
-            )
+            others = [other for other in pods if other.key not in own]
+            taken = self._domains(term.topology_key, (NodeName(other.spec.node_name) for other in others))
+            self._limit(found, term.topology_key, taken, partial(_anti_affinity_of, others), inside=False)
 
     def _is_unknown(self, found: AffinityRules, term: PodTerm) -> bool:
         selector = term.namespace_selector
@@ -255,10 +269,35 @@ class Company:
     def _domains(self, key: str, nodes: Iterable[NodeName]) -> set[str]:
         return {self._value(name, key) for name in nodes} - {""}
 
-    def _where(self, nodes: Names, key: str, values: set[str], *, inside: bool) -> Names:
-        """Those of the nodes whose domain is one of these, or none of these; a node without the label is in no domain."""
+    def _limit(
+        self, found: AffinityRules, key: str, values: set[str], why: Callable[[], str], *, inside: bool = True
+    ) -> None:
+        """To nodes whose domain is one of these, or none of these; a node without the label is in no domain."""
         self.places.note_grounds()
-        return frozenset(name for name in nodes if (self._value(name, key) in values) == inside)
+        left = frozenset(name for name in found.nodes if (self._value(name, key) in values) == inside)
+        if found.nodes and not left:
+            found.emptied_by = f"{why()} by {key}"
+        found.nodes = left
+
+    def _named(self, term: PodTerm, others: Counter[NodeName]) -> str:
+        """The pods that a term means on these nodes."""
+        at, own = self.group[0].metadata.namespace, {pod.key for pod in self.gang}
+        on = (pod for name in nsmallest(NAMED_MAX, others) for pod in self.places.crowd.on(name))
+        there = (pod for pod in on if pod.key not in own and means(term, at, pod))
+        return _pods(there, others.total())
+
+
+def _pods(pods: Iterable[Pod], count: int) -> str:
+    """Some of so many pods, by their names."""
+    named = ["/".join(key) for key in nsmallest(NAMED_MAX, (pod.key for pod in pods))]
+    if not named:
+        return "pods of which none is on a node"
+    more = f" and {count - len(named)} more" if count > len(named) else ""
+    return f"pod{'s' * (count > 1)} {', '.join(named)}{more}"
+
+
+def _anti_affinity_of(pods: Sequence[Pod]) -> str:
+    return f"required anti-affinity of {_pods(pods, len(pods))}"
 
 
 def as_level(level: SpreadLevel | None) -> Level | None:
@@ -266,7 +305,24 @@ def as_level(level: SpreadLevel | None) -> Level | None:
     return None if level is None or level == "node" else level
 
 
-def _narrowed(selector: LabelSelector | None, same: dict[str, str]) -> LabelSelector | None:
+def wants_near(pod: Pod) -> tuple[PodTerm, ...]:
+    """Pods near which a pod has to be."""
+    affinity = pod.spec.affinity.pod_affinity if pod.spec.affinity else None
+    return affinity.required if affinity else ()
+
+
+def hard_spreads(pod: Pod) -> tuple[PodTerm, ...]:
+    """Pods together with which a pod has to be spread."""
+    return tuple(
+        _counted(one, pod) for one in pod.spec.topology_spread_constraints if one.when_unsatisfiable == "DoNotSchedule"
+    )
+
+
+def _counted(constraint: TopologySpread, pod: Pod) -> PodTerm:
+    """The pods that are spread together with a pod, by the label that they are spread by."""
+    selector = constraint.label_selector
     if selector is None:
-        return None
-    return msgspec.structs.replace(selector, match_labels={**selector.match_labels, **same})
+        return PodTerm(constraint.topology_key, None)
+    same = {name: pod.metadata.labels[name] for name in constraint.match_label_keys if name in pod.metadata.labels}
+    narrowed = msgspec.structs.replace(selector, match_labels={**selector.match_labels, **same})
+    return PodTerm(constraint.topology_key, narrowed)

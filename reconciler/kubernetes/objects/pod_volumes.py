@@ -26,7 +26,7 @@ from reconciler.kubernetes.objects.storage import (
     StorageClass,
     claims_named,
 )
-from reconciler.kubernetes.objects.wire import NodeSelectorTerm, Pod, SelectorRequirement
+from reconciler.kubernetes.objects.wire import NodeLimit, NodeSelectorTerm, Pod, SelectorRequirement
 
 Key = tuple[str, str]
 K = TypeVar("K")
@@ -161,7 +161,7 @@ class PodVolumes:
         spec = msgspec.structs.replace(spec, unmet_claims=tuple(refusal) if refusal else None, awaited=awaited)
         seen = msgspec.structs.replace(pod, spec=spec)
         for one in standings:
-            seen = limited_to(seen, one.reach) if one.reach else seen
+            seen = limited_to(seen, NodeLimit("that can mount its volumes", one.reach)) if one.reach else seen
         return seen
 
     def _standing(self, pod: Pod, key: Key) -> ClaimStanding:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+KEPT_AWAY: Final = "kept-away"
+"""The code of a refusal by other pods, which may go, or come: whatever pods ask of where others are leaves no node for now."""
 
 
 class Refusal(NamedTuple):
@@ -27,11 +30,16 @@ class Remark(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A gang with pods that are not all there yet. `of` None: it is not known yet how many there will be, for the `reason`."""
+    """A gang with pods that are not all there yet. `of` None: it is not known yet how many there will be, for the `reason`.
+
+    Otherwise `reason` is why no more are made, where that is known.
+    """
 
     there: int
     of: int | None
     reason: str = ""
 
     def __str__(self) -> str:
-        return self.reason if self.of is None else f"waiting for {self.of - self.there} of {self.of} pods"
+        if self.of is None:
+            return self.reason
+        return f"waiting for {self.of - self.there} of {self.of} pods{f': {self.reason}' if self.reason else ''}"

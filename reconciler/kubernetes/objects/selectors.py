@@ -12,11 +12,9 @@ import msgspec
 
 from reconciler.kubernetes.objects.names import ONLY
 from reconciler.kubernetes.objects.wire import (
-    Affinity,
     KubeNode,
     LabelSelector,
-    NodeAffinity,
-    NodeSelector,
+    NodeLimit,
     NodeSelectorTerm,
     Pod,
     PodSpec,
@@ -85,21 +83,9 @@ def may_be_on(spec: PodSpec, node: KubeNode) -> bool:
     return required is None or any(meets(term, node) for term in required.node_selector_terms)
 
 
-def limited_to(pod: Pod, terms: Iterable[NodeSelectorTerm]) -> Pod:
-    """The pod as if it required one of these terms of its node, beside what it requires itself."""
-    affinity = pod.spec.affinity or Affinity()
-    of_nodes = affinity.node_affinity or NodeAffinity()
-    own = of_nodes.required.node_selector_terms if of_nodes.required else (NodeSelectorTerm(),)
-    # A term of its own that requires nothing is met by no node, and must not be met with a further requirement.
-    able = [term for term in own if of_nodes.required is None or term.match_expressions or term.match_fields]
-    both = tuple(
-        NodeSelectorTerm((*one.match_expressions, *other.match_expressions), (*one.match_fields, *other.match_fields))
-        for one in able
-        for other in terms
-    )
-    limited = msgspec.structs.replace(of_nodes, required=NodeSelector(both))
-    spec = msgspec.structs.replace(pod.spec, affinity=msgspec.structs.replace(affinity, node_affinity=limited))
-    return msgspec.structs.replace(pod, spec=spec)
+def limited_to(pod: Pod, limit: NodeLimit) -> Pod:
+    """The pod as if it could be on these nodes alone, of those that it may be on."""
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, limits=(*pod.spec.limits, limit)))
 
 
 def tolerates_all(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:
@@ -108,6 +94,13 @@ def tolerates_all(tolerations: Iterable[Toleration], taints: Iterable[Taint]) ->
     soft = CONDITION_TAINTS | {ONLY}
     hard = (taint for taint in taints if taint.effect != "PreferNoSchedule" and taint.key not in soft)
     return all(any(_tolerates(toleration, taint) for toleration in known) for taint in hard)
+
+
+def disliked(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> int:
+    """How many soft taints (PreferNoSchedule) are not tolerated."""
+    known = tuple(tolerations)
+    soft = (taint for taint in taints if taint.effect == "PreferNoSchedule")
+    return sum(not any(_tolerates(toleration, taint) for toleration in known) for taint in soft)
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:

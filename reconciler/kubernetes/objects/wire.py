@@ -209,6 +209,13 @@ class SchedulingGroup(Wire, frozen=True):
     pod_group_name: str | None = None
 
 
+class NodeLimit(Wire, frozen=True):
+    """Nodes that something a pod uses can be had on: one of the terms holds. `said`: which nodes these are, in words."""
+
+    said: str
+    terms: tuple[NodeSelectorTerm, ...]
+
+
 class PodSpec(Wire, frozen=True):
     """What a pod asks for."""
 
@@ -219,6 +226,7 @@ class PodSpec(Wire, frozen=True):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
     priority_class_name: str = ""
+    preemption_policy: str = ""
     active_deadline_seconds: int | None = None
     node_selector: Labels = {}
     affinity: Affinity | None = None
@@ -227,9 +235,12 @@ class PodSpec(Wire, frozen=True):
     scheduling_group: SchedulingGroup | None = None
     scheduling_gates: tuple[Named, ...] = ()
     resource_claims: tuple[PodClaim, ...] = ()
-    # The next two are said by dra/pod_claims.py and pod_volumes.py, never by the server: a Refusal's fields, and why it waits.
+    # The next four are said by dra/pod_claims.py and pod_volumes.py, never by the server: a Refusal's fields, why it waits, whether
+    # the GPUs that it asks for are had by claims, and the nodes that what it uses can be had on.
     unmet_claims: tuple[str, str, str] | None = None
     awaited: tuple[str, ...] = ()
+    gpus_by_claims: bool = False
+    limits: tuple[NodeLimit, ...] = ()
     volumes: tuple[Volume, ...] = ()
     termination_grace_period_seconds: int | None = None
     host_network: bool = False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -22,7 +23,9 @@ from reconciler.kubernetes.objects.neighbours import Saying, means
 from reconciler.kubernetes.objects.nodes import PublishedGpus
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
+from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.remarks import Remark
+from reconciler.kubernetes.objects.start_sequence import StartSequence
 from reconciler.kubernetes.objects.wire import KubeCondition, KubeNode, Meta, Pod, PodTerm
 from solver.model.cluster import Node as SolverNode
 from solver.model.cluster import NodeName
@@ -84,6 +87,12 @@ class ClusterModel:
             self._defaults |= {after.metadata.name}
         return self._gathering.stamp(self._defaults - self._classes)
 
+    def quota(self, before: ResourceQuota | None, after: ResourceQuota | None) -> bool:
+        """A ResourceQuota; whether it makes a difference: one does to gangs that wait for pods in its namespace."""
+        self._places.quotas.change(before, after)
+        known = after or before
+        return known is not None and self._asked.changed(("quota", known.metadata.namespace))
+
     def node(self, before: KubeNode | None, after: KubeNode | None) -> bool:
         """A node; whether it makes a difference."""
         if before and after and _same(before, after):
@@ -132,6 +141,15 @@ class ClusterModel:
                 kept=self._index.copy(),
             )
         return self._last
+
+    @contextmanager
+    def start_sequence(self) -> Iterator[StartSequence]:
+        """To put gangs on nodes one after the other, on trial; the world is as it was once the block ends."""
+        sequence = StartSequence(self._places, self._gathering)
+        try:
+            yield sequence
+        finally:
+            sequence.end()
 
     def _renewed(self) -> set[GangKey]:
         """Everything but the gangs is as it is now; those that may mean something else than before."""

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.jobs import PodGang
-from reconciler.kubernetes.objects.remarks import Remark
+from reconciler.kubernetes.objects.remarks import KEPT_AWAY, Remark
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
@@ -50,6 +50,7 @@ REFUSED: Final = "Refused"
 INADMISSIBLE: Final = "Inadmissible"
 WAITS_TO_GROW: Final = "WaitsToGrow"
 REPLACES_LOST: Final = "ReplacesLost"
+POSTPONED: Final = "Postponed"
 
 NODES_WOULD_DO: Final = (
     CapacityReason, NoRoomReason, HostResources, Topology, Bundles, TooClose, ReservedFor, Outranked, EntitledDemandFirst,
@@ -76,13 +77,22 @@ class PodConditionUpdate(NamedTuple):
 
 
 def condition_updates(
-    gangs: Iterable[PodGang], verdicts: Iterable[Verdict], pods: Pods, now: Instant
+    gangs: Iterable[PodGang],
+    verdicts: Iterable[Verdict],
+    pods: Pods,
+    now: Instant,
+    postponed: Mapping[JobName, str] = {},
 ) -> Iterator[PodConditionUpdate]:
-    """One for each pod without a node of which there is something to say; gates of a pod are the API server's to tell."""
+    """One for each pod without a node of which there is something to say; gates of a pod are the API server's to tell.
+
+    `postponed`: gangs that could start and wait for others of the same round, with why.
+    """
     by_job = {verdict.job: verdict for verdict in verdicts}
     for gang in gangs:
         verdict = by_job.get(gang.name)
         said = _replacing(gang) if _has_lost(gang, verdict, pods) else said_of(gang, verdict)
+        if why := postponed.get(gang.name):
+            said = ConditionText(POSTPONED, _message(f"waits for the next round: {why}", gang.remarks))
         if said is None or (said.reason == WAITING_FOR_GANG and _gathers(gang, pods, now)):
             continue
         for member in gang.members:
@@ -124,6 +134,9 @@ def _is_told(pod: Pod) -> bool:
 
 def said_of(gang: PodGang, verdict: Verdict | None) -> ConditionText | None:
     """What to say to pods of the gang that have no node; None: nothing, they are about to have one, or no round has looked yet."""
+    if gang.refusals and all(refusal.code == KEPT_AWAY for refusal in gang.refusals):
+        why = _listed(refusal.message for refusal in gang.refusals)
+        return ConditionText(UNSCHEDULABLE, _message(f"waits: {why}", gang.remarks))
     if gang.refusals:
         return ConditionText(REFUSED, _message(f"refused: {'; '.join(map(str, gang.refusals))}", gang.remarks))
     if gang.missing:

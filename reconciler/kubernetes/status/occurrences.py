@@ -102,6 +102,13 @@ def of_bindings(bound: Iterable[PodBinding]) -> Iterator[Occurrence]:
         yield scheduled_occurrence(Regarding("Pod", one.namespace, one.name, one.uid), one.node, one.devices)
 
 
+def of_remarks(gang: PodGang) -> Iterator[Occurrence]:
+    """A gang has been bound, and what it wishes is not followed, or only in part."""
+    if gang.remarks:
+        note = f"not followed: {'; '.join(map(str, gang.remarks))}"
+        yield Occurrence(the_pod(gang.members[0]), "NotFollowed", "Binding", note)
+
+
 def scheduled_occurrence(pod: Regarding, node: NodeName, devices: Iterable[str]) -> Occurrence:
     """A pod has been bound."""
     what = ", ".join(devices)
@@ -110,6 +117,7 @@ def scheduled_occurrence(pod: Regarding, node: NodeName, devices: Iterable[str])
 
 _EVICTIONS: Final[dict[Event, tuple[str, bool]]] = {
     "evicting": ("Evicted", False),
+    "past-budgets": ("EvictedPastBudgets", True),
     "waits": ("EvictionWaits", False),
     "limit-near": ("TimeLimitNear", False),
     "limit-over": ("TimeLimitReached", True),
@@ -119,13 +127,16 @@ _EVICTIONS: Final[dict[Event, tuple[str, bool]]] = {
 }
 
 
+_ENDING: Final[frozenset[Event]] = frozenset({"evicting", "past-budgets", "limit-over"})
+
+
 def of_evictions(outcomes: Iterable[Outcome], gangs: Mapping[JobName, PodGang]) -> Iterator[Occurrence]:
     """What became of evictions in a pass: that they are told to end to all that are, all else to the first of a gang's pods."""
     for outcome in outcomes:
         members = gangs[outcome.job].members if outcome.job in gangs else ()
         reason, warning = _EVICTIONS[outcome.event]
         ending = tuple(one for one in members if not outcome.only or one.uid in outcome.only)
-        for member in ending if outcome.event in ("evicting", "limit-over") else members[:1]:
+        for member in ending if outcome.event in _ENDING else members[:1]:
             yield Occurrence(the_pod(member), reason, "Evict", outcome.why, warning)
 
 

@@ -24,6 +24,7 @@ from reconciler.kubernetes.status.writes import WriteCount, all_over
 from reconciler.model.clock import Clock
 from reconciler.protocols.ledger import NotLeaderError
 from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 
@@ -44,7 +45,7 @@ _TAKES: Final = {
 
 
 class Facts(NamedTuple):
-    """What a pass knows once it has acted."""
+    """What a pass knows once it has acted. `postponed`: gangs that its plan starts, and that wait for others of it, with why."""
 
     plan: Plan
     cluster: KubernetesCluster
@@ -52,6 +53,7 @@ class Facts(NamedTuple):
     snapshot: Snapshot
     policy: Policy
     standing: PolicyState
+    postponed: Mapping[JobName, str] = {}
 
 
 class Teller:
@@ -163,5 +165,5 @@ class Teller:
 def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[PodConditionUpdate, ...], list[Occurrence]]:
     """What waiting pods are to say, and what begins to be so."""
     lacking = in_order(facts.cluster.index.lacking)
-    told = tuple(condition_updates(lacking, facts.plan.verdicts, facts.pods, facts.snapshot.time))
+    told = tuple(condition_updates(lacking, facts.plan.verdicts, facts.pods, facts.snapshot.time, facts.postponed))
     return told, on_change.fresh(standing_occurrences(told, facts.cluster))

@@ -11,19 +11,28 @@
  * @property {number[]} parents The parent of each queue, -1 for none.
  * @property {string[]} priorityClasses
  * @property {string[]} nodes
+ * @property {string[]} islands
+ * @property {string[]} profiles Of MIG instances.
+ * @property {string[]} purposes Why a task leaves, from 1 on.
  * @property {Int32Array} nodeRack
+ * @property {Int32Array} nodeIsland Of each node; FREE: none.
  * @property {Int32Array} nodeType
  * @property {Int32Array} first The first GPU of each node, and one more: how many there are.
  * @property {Int32Array} node The node of each GPU.
  * @property {number[][]} nodesOf The nodes of each rack.
- * @property {Int32Array} state Of each GPU: 0 well, 1 closed, 2 not well.
- * @property {Int32Array} kept Of each GPU: 0 for nobody, 1 reserved, 2 promised.
+ * @property {Int32Array} state Of each GPU, as STATES has them.
+ * @property {Int32Array} kept Of each GPU: 0 for no job, 1 reserved, 2 promised.
+ * @property {Int32Array} keeper Of each GPU: the job that it is kept for, or FREE.
+ * @property {Int32Array} leaves Of each GPU: why what holds it leaves; 0: it stays.
  * @property {Int32Array} held Of each GPU: a job, FREE or IN_PARTS.
  * @property {Map<number, Part[]>} parts By GPU.
  * @property {Jobs} jobs
+ * @property {Map<string, number>} numberOf Each job by its name.
+ * @property {number[]} unused Numbers of jobs that hold nothing any more, and are kept nothing.
  *
- * @typedef {{start: number, size: number, job: number}} Part Thousandths of a GPU.
- * @typedef {{name: string[], queue: number[], priorityClass: number[], user: string[], since: string[], until: string[], leaving: number[]}} Jobs
+ * @typedef {{start: number, size: number, job: number, profile: number, leaves: number}} Part Start and size are thousandths of a GPU.
+ * `job` FREE: an instance that no job holds; `profile` FREE: a share.
+ * @typedef {{name: string[], queue: number[], priorityClass: number[], user: string[], since: string[], until: string[], place: string[], waits: Set<number>}} Jobs
  *
  * @typedef {object} Layout
  * @property {number} wide
@@ -32,6 +41,8 @@
  * @property {number[]} rackY
  * @property {number[]} rackWide
  * @property {number[]} rackTall
+ * @property {number[]} across Nodes in a row of each rack.
+ * @property {number[]} nodeTall How far rows of nodes are apart in each rack.
  * @property {Int32Array} nodeX
  * @property {Int32Array} nodeY
  * @property {{x: number, y: number, wide: number, tall: number}[]} blocks
@@ -39,10 +50,17 @@
 
 export const FREE = -1;
 export const IN_PARTS = -2;
+/** What each number in `state` stands for. */
+export const STATES = /** @type {const} */ (["well", "cordoned", "not well", "suspect", "not ready", "changing"]);
+/** Columns with a value for each GPU. */
+const OF_GPUS = /** @type {const} */ (["state", "kept", "keeper", "leaves", "held"]);
+const OF_JOBS = /** @type {const} */ (["name", "queue", "priorityClass", "user", "since", "until", "place"]);
+/** So many numbers are a part. */
+const PART = 6;
 /** GPUs beside each other in a node. */
 export const GPU_COLUMNS = 4;
 
-const NODE_WIDE = GPU_COLUMNS + 1;
+export const NODE_WIDE = GPU_COLUMNS + 1;
 const GAP = 2;
 const BLOCK_GAP = 3;
 const LABEL = 4;
@@ -79,23 +97,66 @@ export function read(columns) {
   /** @type {number[][]} */
   const nodesOf = columns.racks.map(() => []);
   nodeRack.forEach((rack, n) => nodesOf[rack].push(n));
-  const unroll = (/** @type {number[]} */ runs) => unrolled(runs, gpus);
+  const ofGpus = Object.fromEntries(OF_GPUS.map((column) => [column, unrolled(columns[column], gpus)]));
   return {
     ...columns,
-    ...{ nodeRack, nodeType: unrolled(columns.nodeType, many), first, node, nodesOf },
-    ...{ state: unroll(columns.state), kept: unroll(columns.kept), held: unroll(columns.held) },
+    ...{ nodeRack, nodeIsland: unrolled(columns.nodeIsland, many), nodeType: unrolled(columns.nodeType, many), first, node, nodesOf },
+    ...ofGpus,
     parts: partsByGpu(columns.parts),
+    jobs: { ...columns.jobs, waits: new Set(columns.jobs.waits) },
+    numberOf: new Map(columns.jobs.name.map((/** @type {string} */ name, /** @type {number} */ job) => [name, job])),
+    unused: [],
   };
+}
+
+/**
+ * Brings a map to what a pass left. Returns the jobs that were told of, and whether one that was known has another queue or class.
+ * @param {World} world
+ * @param {any} change As the server sends it.
+ */
+export function apply(world, change) {
+  const { jobs, numberOf, unused } = world;
+  let isOther = false;
+  /** @type {number[]} */
+  const told = change.jobs.name.map((/** @type {string} */ name, /** @type {number} */ i) => {
+    const known = numberOf.get(name);
+    const job = known ?? unused.pop() ?? jobs.name.length;
+    for (const column of /** @type {const} */ (["queue", "priorityClass"])) {
+      if (known !== undefined && jobs[column][job] !== change.jobs[column][i]) isOther = true;
+    }
+    numberOf.set(name, job);
+    for (const column of OF_JOBS) jobs[column][job] = change.jobs[column][i];
+    jobs.waits.delete(job);
+    return job;
+  });
+  for (const i of change.jobs.waits) jobs.waits.add(told[i]);
+  const named = (/** @type {number} */ i) => (i >= 0 ? told[i] : i);
+  change.gpu.forEach((/** @type {number} */ gpu, /** @type {number} */ i) => {
+    for (const column of OF_GPUS) world[column][gpu] = change[column][i];
+    [world.keeper[gpu], world.held[gpu]] = [named(change.keeper[i]), named(change.held[i])];
+    world.parts.delete(gpu);
+  });
+  for (const [gpu, parts] of partsByGpu(change.parts)) {
+    world.parts.set(gpu, parts.map((part) => ({ ...part, job: named(part.job) })));
+  }
+  for (const name of change.gone) {
+    const job = /** @type {number} */ (numberOf.get(name));
+    numberOf.delete(name);
+    unused.push(job);
+    jobs.waits.delete(job);
+  }
+  world.time = change.time;
+  return { told, isOther };
 }
 
 /** @param {number[]} flat */
 function partsByGpu(flat) {
   /** @type {Map<number, Part[]>} */
   const parts = new Map();
-  for (let at = 0; at < flat.length; at += 4) {
-    const [gpu, start, size, job] = flat.slice(at, at + 4);
+  for (let at = 0; at < flat.length; at += PART) {
+    const [gpu, start, size, job, profile, leaves] = flat.slice(at, at + PART);
     const known = parts.get(gpu) ?? [];
-    known.push({ start, size, job });
+    known.push({ start, size, job, profile, leaves });
     parts.set(gpu, known);
   }
   return parts;
@@ -121,6 +182,7 @@ export function placed(world, aspect) {
     ...{ wide: Math.max(best.wide, 1), tall: Math.max(best.tall, 1) },
     ...{ rackX: /** @type {number[]} */ ([]), rackY: /** @type {number[]} */ ([]) },
     ...{ rackWide: shapes.map((shape) => shape.wide), rackTall: shapes.map((shape) => shape.tall) },
+    ...{ across: shapes.map((shape) => shape.across), nodeTall: shapes.map((shape) => shape.nodeTall) },
     ...{ nodeX: new Int32Array(world.nodes.length), nodeY: new Int32Array(world.nodes.length), blocks: best.blocks },
   };
   racksOf.forEach((racks, block) => {
@@ -210,4 +272,34 @@ export function gpuAt(world, layout, x, y) {
     }
   }
   return -1;
+}
+
+/**
+ * Where a GPU lies: its left upper corner.
+ * @param {World} world
+ * @param {Layout} layout
+ * @param {number} gpu
+ * @returns {[number, number]}
+ */
+export function placeOf(world, layout, gpu) {
+  const n = world.node[gpu];
+  const i = gpu - world.first[n];
+  return [layout.nodeX[n] + (i % GPU_COLUMNS), layout.nodeY[n] + Math.floor(i / GPU_COLUMNS)];
+}
+
+/**
+ * The nearest of some places in a direction; -1: there is none.
+ * @param {number[][]} places
+ * @param {number[]} from
+ * @param {number} right
+ * @param {number} down
+ */
+export function nearest(places, [fromX, fromY], right, down) {
+  let [best, least] = [-1, Infinity];
+  places.forEach(([placeX, placeY], i) => {
+    const [x, y] = [placeX - fromX, placeY - fromY];
+    const [along, aside] = [x * right + y * down, Math.abs(x * down) + Math.abs(y * right)];
+    if (along > 0 && along + 3 * aside < least) [best, least] = [i, along + 3 * aside];
+  });
+  return best;
 }

@@ -1,27 +1,30 @@
 /** The map on its page: what is sent is fetched, coloured and drawn; pointer and keys move the view. Names come in as text alone. */
 
-import { FREE, IN_PARTS, gpuAt, placed, read } from "./map-layout.js";
-import { draw, palette, texture } from "./map-paint.js";
+import { isResting, listen } from "./live.js";
+import { Kinds, jobOf, useOf } from "./map-kinds.js";
+import { FREE, apply, gpuAt, nearest, placeOf, placed, read } from "./map-layout.js";
+import { draw, palette, retouch, texture, toneOfJob } from "./map-paint.js";
+import { aboutGpu, counted, foundWords, gpus, jobAt, rackName, whereIs } from "./map-words.js";
+import { localTime } from "./times.js";
 
-const REFRESH_MS = 5_000;
-const COLOURS = 8;
+const AGAIN_MS = 10_000;
+/** Jobs with an entry of their own in the legend, the largest. */
+const JOBS_NAMED = 10;
 
 /** @template {HTMLElement} T @param {string} id @returns {T} */
 const get = (id) => /** @type {T} */ (document.getElementById(id));
 const canvas = /** @type {HTMLCanvasElement} */ (get("map"));
 const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
 const choice = /** @type {HTMLSelectElement} */ (get("colour-by"));
-const [tip, said, legend, live] = [get("tip"), get("said"), get("legend"), get("live")];
-const figure = new Intl.NumberFormat("en").format;
+const find = /** @type {HTMLFormElement} */ (get("find"));
+const field = /** @type {HTMLInputElement} */ (get("find-job"));
+const [tip, said, legend, asOf, where] = [get("tip"), get("said"), get("legend"), get("as-of"), get("found")];
+/** The queues whose jobs the user may look at; null: all. @type {Set<string> | null} */
+const seen = canvas.dataset.queues ? new Set(JSON.parse(canvas.dataset.queues)) : null;
 
 const view = { scale: 1, x: 0, y: 0, ratio: 1 };
-const paint = {
-  kinds: /** @type {string[]} */ ([]),
-  shade: new Int8Array(),
-  colours: palette(),
-  only: "",
-  kindOfJob: (/** @type {number} */ job) => kindOfJob[job],
-};
+/** @type {import("./map-paint.js").Paint} */
+const paint = { kinds: /** @type {any} */ (null), colours: palette(), only: "", found: null };
 /** @type {import("./map-layout.js").World} */
 let world;
 /** @type {import("./map-layout.js").Layout} */
@@ -30,10 +33,13 @@ let layout;
 let texels;
 /** @type {[string, number][][]} */
 let shares = [];
-/** @type {string[]} */
-let kindOfJob = [];
 let tag = "";
-let cursor = -1;
+/** The job that is looked for, as the address and the field have it. */
+let wanted = "";
+/** A rack, and a GPU of it; -1: none. */
+let [cursor, pointed] = [-1, -1];
+/** Arrows go from GPU to GPU of the rack. */
+let isInside = false;
 let isDue = false;
 let fits = true;
 /** The tip stays where it was clicked for, with a link in it. */
@@ -41,131 +47,167 @@ let pinned = false;
 /** Pixels that a press has moved by. */
 let dragged = 0;
 
+// The address, which can be sent.
+
+/** As it is now. @param {string} hash */
+function keepAddress(hash = location.hash) {
+  const query = new URLSearchParams();
+  if (choice.value !== "queue") query.set("by", choice.value);
+  if (wanted) query.set("job", wanted);
+  history.replaceState(null, "", `${location.pathname}${query.size ? `?${query}` : ""}${hash}`);
+}
+
+{
+  const query = new URLSearchParams(location.search);
+  wanted = field.value = query.get("job") ?? "";
+  choice.value = query.get("by") ?? "queue";
+  if (!choice.value) choice.value = "queue";
+}
+
 // Colours.
 
-/** Names of the kinds that a choice tells apart, and the kind of each job. */
-function kindsOf() {
-  const { jobs } = world;
-  if (choice.value === "class") return byColumn(world.priorityClasses, jobs.priorityClass, "no class");
-  if (choice.value === "queue") return byQueue();
-  return { names: new Map([["c0", "held"]]), ofJob: jobs.name.map(() => "c0") };
-}
-
-/** @param {string[]} names @param {number[]} column @param {string} unnamed */
-function byColumn(names, column, unnamed) {
-  const shown = names.slice(0, COLOURS).map((name, i) => /** @type {[string, string]} */ ([`c${i}`, name || unnamed]));
-  return { names: new Map(shown), ofJob: column.map((at) => (at < COLOURS ? `c${at}` : "other")) };
-}
-
-/** Colours are for the deepest level for which there are enough; queues below one have its colour. */
-function byQueue() {
-  const depth = world.parents.map((parent) => {
-    let steps = 0;
-    for (let above = parent; above >= 0; above = world.parents[above]) steps++;
-    return steps;
-  });
-  let level = 0;
-  for (let deeper = 1; deeper <= Math.max(0, ...depth); deeper++) {
-    if (depth.filter((each) => each === deeper).length <= COLOURS) level = deeper;
-    else break;
-  }
-  const shown = world.queues.map((_, queue) => queue).filter((queue) => depth[queue] === level);
-  const kinds = world.queues.map((_, queue) => {
-    let above = queue;
-    while (depth[above] > level) above = world.parents[above];
-    const at = shown.indexOf(above);
-    return at >= 0 && at < COLOURS ? `c${at}` : "other";
-  });
-  const names = shown.slice(0, COLOURS).map((queue, i) => /** @type {[string, string]} */ ([`c${i}`, world.queues[queue]]));
-  return { names: new Map(names), ofJob: world.jobs.queue.map((queue) => kinds[queue] ?? "other") };
-}
-
+/** All of it anew. */
 function colour() {
-  const { names, ofJob } = kindsOf();
-  kindOfJob = ofJob;
-  const gpus = world.node.length;
-  paint.kinds = new Array(gpus);
-  paint.shade = new Int8Array(gpus);
-  /** @type {Map<string, number>} Thousandths of GPUs. */
-  const counts = new Map();
-  const perRack = world.racks.map(() => /** @type {Map<string, number>} */ (new Map()));
-  const count = (/** @type {number} */ gpu, /** @type {string} */ kind, /** @type {number} */ size) => {
-    const own = perRack[world.nodeRack[world.node[gpu]]];
-    own.set(kind, (own.get(kind) ?? 0) + size);
-    counts.set(kind, (counts.get(kind) ?? 0) + size);
-  };
-  for (let gpu = 0; gpu < gpus; gpu++) {
-    const kind = (paint.kinds[gpu] = kindOf(gpu));
-    if (world.held[gpu] >= 0) paint.shade[gpu] = (world.held[gpu] % 3) - 1;
-    if (world.held[gpu] !== IN_PARTS || kind === "closed" || kind === "ill") {
-      count(gpu, kind, 1000);
-      continue;
-    }
-    let left = 1000;
-    for (const part of world.parts.get(gpu) ?? []) {
-      count(gpu, kindOfJob[part.job], part.size);
-      left -= part.size;
-    }
-    count(gpu, "free", left);
-  }
-  shares = perRack.map((own) => {
-    const all = [...own.values()].reduce((sum, size) => sum + size, 0);
-    return [...own].sort().map(([kind, size]) => [kind, size / all]);
-  });
-  for (const [kind, name] of [["other", "other"], ["free", "free"], ["closed", "closed to new jobs"], ["ill", "not well"]]) names.set(kind, name);
-  tell(names, counts);
+  paint.kinds = new Kinds(world, /** @type {import("./map-kinds.js").Choice} */ (choice.value));
+  shares = world.racks.map((_, rack) => paint.kinds.sharesOf(rack));
+  light();
+  tell();
   texels = texture(world, layout, paint);
+  canvas.dataset.coloured = String(world.node.length);
 }
 
-/** What is not held is free, or unusable; what a job holds has its colour, on a closed node too. @param {number} gpu */
-function kindOf(gpu) {
-  if (world.state[gpu] === 2) return "ill";
-  const job = world.held[gpu];
-  if (job === IN_PARTS) return kindOfJob[(world.parts.get(gpu) ?? [])[0]?.job] ?? "free";
-  if (job !== FREE) return choice.value === "type" ? typeKind(gpu) : kindOfJob[job];
-  return world.state[gpu] === 1 ? "closed" : "free";
-}
-
-/** @param {number} gpu */
-function typeKind(gpu) {
-  const type = world.nodeType[world.node[gpu]];
-  return type < COLOURS ? `c${type}` : "other";
-}
-
-/**
- * The legend. Its buttons stay, so that whoever is on one stays there.
- * @param {Map<string, string>} names @param {Map<string, number>} counts
- */
-function tell(names, counts) {
-  if (choice.value === "type") world.types.slice(0, COLOURS).forEach((type, i) => names.set(`c${i}`, type));
-  const wanted = [...names].filter(([kind]) => counts.has(kind));
-  const there = [...legend.querySelectorAll("button")];
-  if (there.map((button) => button.dataset.kind).join() !== wanted.map(([kind]) => kind).join()) {
-    legend.replaceChildren(...wanted.map(([kind]) => legendItem(kind)));
+/** What a pass changed. @param {any} change */
+function recolour(change) {
+  for (const gpu of change.gpu) paint.kinds.drop(gpu);
+  const before = paint.found?.job ?? FREE;
+  const { isOther } = apply(world, change);
+  if (isOther) return colour();
+  for (const gpu of change.gpu) paint.kinds.add(gpu);
+  for (const rack of new Set(change.gpu.map((/** @type {number} */ gpu) => world.nodeRack[world.node[gpu]]))) {
+    shares[rack] = paint.kinds.sharesOf(rack);
   }
-  for (const [kind, name] of wanted) {
+  light();
+  tell();
+  // What was dimmed for a job that is gone is so no more.
+  if (before === (paint.found?.job ?? FREE)) retouch(texels, world, layout, paint, change.gpu);
+  else texels = texture(world, layout, paint);
+  canvas.dataset.coloured = String(change.gpu.length);
+}
+
+/** The legend. Its buttons stay, so that whoever is on one stays there. */
+function tell() {
+  const { sums, names } = paint.kinds;
+  const jobs = [...sums].filter(([kind]) => jobOf(kind) >= 0).sort(([, one], [, other]) => other - one);
+  const largest = jobs.slice(0, JOBS_NAMED).map(([kind]) => kind);
+  const shown = [...largest, ...[...names.keys()].filter((kind) => sums.has(kind))];
+  const there = [...legend.querySelectorAll("button")].map((button) => button.dataset.kind);
+  if (there.join() !== shown.join()) {
+    const focused = legend.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.kind : "";
+    legend.replaceChildren(...shown.map(legendItem));
+    if (focused) /** @type {HTMLElement | null} */ (legend.querySelector(`button[data-kind="${focused}"]`))?.focus();
+  }
+  for (const kind of shown) {
     const button = /** @type {HTMLElement} */ (legend.querySelector(`button[data-kind="${kind}"]`));
-    button.setAttribute("aria-pressed", String(paint.only === kind));
-    /** @type {HTMLElement} */ (button.querySelector(".name")).textContent = name;
-    /** @type {HTMLElement} */ (button.querySelector("small")).textContent = figure(Math.round(counts.get(kind) ?? 0) / 1000);
+    const job = jobOf(kind);
+    button.setAttribute("aria-pressed", String(job >= 0 ? paint.found?.job === job : paint.only === kind));
+    /** @type {HTMLElement} */ (button.querySelector(".name")).textContent = job >= 0 ? world.jobs.name[job] : names.get(kind) ?? "";
+    /** @type {HTMLElement} */ (button.querySelector("small")).textContent = gpus(sums.get(kind) ?? 0);
+    if (job >= 0) /** @type {HTMLElement} */ (button.querySelector(".key")).style.backgroundColor = toneOfJob(world, paint, job);
   }
+  const others = jobs.slice(JOBS_NAMED);
+  const more = legend.querySelector(".more") ?? document.createElement("li");
+  more.className = "more";
+  more.textContent = `${counted(others.length, "more job")}: ${gpus(others.reduce((sum, [, size]) => sum + size, 0))}`;
+  if (others.length) legend.append(more);
+  else more.remove();
 }
 
 /** @param {string} kind */
 function legendItem(kind) {
   const [item, button, key] = [document.createElement("li"), document.createElement("button"), document.createElement("span")];
   const [name, many] = [document.createElement("span"), document.createElement("small")];
+  button.type = "button";
   button.dataset.kind = kind;
   key.className = `key k-${kind}`;
   name.className = "name";
   button.append(key, name, many);
-  button.addEventListener("click", () => {
-    paint.only = paint.only === kind ? "" : kind;
-    colour();
-    show();
-  });
+  button.addEventListener("click", () => pressed(kind));
   item.append(button);
   return item;
+}
+
+/** To see it alone, or all again. @param {string} kind */
+function pressed(kind) {
+  const job = jobOf(kind);
+  if (job >= 0) return look(paint.found?.job === job ? "" : world.jobs.name[job]);
+  paint.only = paint.only === kind ? "" : kind;
+  tell();
+  texels = texture(world, layout, paint);
+  show();
+}
+
+// A job that is looked for.
+
+/** @param {string} name "": none any more. */
+function look(name) {
+  wanted = field.value = name;
+  light();
+  tell();
+  texels = texture(world, layout, paint);
+  keepAddress();
+  show();
+}
+
+/** Find the job that is wanted, and say where it is. */
+function light() {
+  const named = wanted ? matching(wanted) : [];
+  paint.found = named.length === 1 ? whereIs(world, named[0]) : null;
+  canvas.dataset.found = paint.found ? String(paint.found.held / 1000 + paint.found.kept) : "";
+  if (!wanted) return where.replaceChildren();
+  if (paint.found) return say(where, foundWords(world, paint.found), maySee(named[0]) ? [jobLink(named[0])] : []);
+  const some = named.slice(0, 3).map((job) => world.jobs.name[job]);
+  const none = `No job called ${wanted} holds GPUs of the map, and none are kept for one. `;
+  const told = named.length ? `${counted(named.length, "job")} of the map have ${wanted} in their names: ${some.join(", ")}${named.length > 3 ? ", …" : ""} ` : none;
+  say(where, told, [linkTo(`/jobs?text=${encodeURIComponent(wanted)}`, "Look among all jobs")]);
+}
+
+/** The job of a name, or those that have it in theirs. @param {string} text */
+function matching(text) {
+  const exact = world.numberOf.get(text);
+  if (exact !== undefined) return [exact];
+  const low = text.toLowerCase();
+  return [...world.numberOf].filter(([name]) => name.toLowerCase().includes(low)).map(([, job]) => job);
+}
+
+/** All of its racks fill the picture. */
+function reveal() {
+  if (!paint.found) return;
+  const racks = [...paint.found.racks.keys()];
+  const [left, top] = [Math.min(...racks.map((rack) => layout.rackX[rack])), Math.min(...racks.map((rack) => layout.rackY[rack]))];
+  const right = Math.max(...racks.map((rack) => layout.rackX[rack] + layout.rackWide[rack]));
+  const bottom = Math.max(...racks.map((rack) => layout.rackY[rack] + layout.rackTall[rack]));
+  frame(left, top, right - left, bottom - top);
+  keepAddress("");
+}
+
+/** Only what is new is said: a screen reader reads each time. @param {HTMLElement} place @param {string} text @param {HTMLElement[]} links */
+function say(place, text, links) {
+  const told = [text, ...links.map((link) => link.textContent)].join(" ");
+  if (place.textContent === told) return;
+  place.replaceChildren(text, ...links.flatMap((link) => [" ", link]));
+}
+
+/** @param {number} job */
+function maySee(job) {
+  const { name, user, queue } = world.jobs;
+  if (name[job].includes(":")) return false;
+  return !seen || user[job] === canvas.dataset.user || seen.has(world.queues[queue[job]]);
+}
+
+/** @param {number} job */
+function jobLink(job) {
+  const name = world.jobs.name[job];
+  return linkTo(`/jobs/${encodeURIComponent(name)}`, `Open ${name}`);
 }
 
 // The view.
@@ -175,7 +217,7 @@ function show() {
   isDue = true;
   requestAnimationFrame(() => {
     isDue = false;
-    draw(context, { world, layout, paint, view, texels, shares, cursor });
+    draw(context, { world, layout, paint, view, texels, shares, cursor, pointed });
     canvas.dataset.drawn = tag;
   });
 }
@@ -184,8 +226,8 @@ function fit() {
   view.scale = Math.min(canvas.width / layout.wide, canvas.height / layout.tall);
   view.x = (layout.wide - canvas.width / view.scale) / 2;
   view.y = (layout.tall - canvas.height / view.scale) / 2;
-  fits = true;
-  history.replaceState(null, "", location.pathname);
+  [fits, isInside, pointed] = [true, false, -1];
+  keepAddress("");
   show();
 }
 
@@ -212,36 +254,49 @@ function resize() {
   show();
 }
 
+/** A part of the map as large as the picture, in units. @param {number} x @param {number} y @param {number} wide @param {number} tall */
+function frame(x, y, wide, tall) {
+  view.scale = Math.min(canvas.width / (wide + 4), canvas.height / (tall + 4), 90 * view.ratio);
+  view.x = x + wide / 2 - canvas.width / view.scale / 2;
+  view.y = y + tall / 2 - canvas.height / view.scale / 2;
+  fits = false;
+  show();
+}
+
 /** A rack as large as the picture, and in the address, so that it can be sent. @param {number} rack */
 function enter(rack) {
-  view.scale = Math.min(canvas.width / (layout.rackWide[rack] + 4), canvas.height / (layout.rackTall[rack] + 4));
-  view.x = layout.rackX[rack] + layout.rackWide[rack] / 2 - canvas.width / view.scale / 2;
-  view.y = layout.rackY[rack] + layout.rackTall[rack] / 2 - canvas.height / view.scale / 2;
-  fits = false;
-  history.replaceState(null, "", `#rack=${encodeURIComponent(world.racks[rack])}`);
+  frame(layout.rackX[rack], layout.rackY[rack], layout.rackWide[rack], layout.rackTall[rack]);
+  keepAddress(`#rack=${encodeURIComponent(world.racks[rack])}`);
   point(rack);
+  isInside = true;
 }
 
 /** @param {number} rack */
 function point(rack) {
-  cursor = rack;
-  let [held, free, unusable] = [0, 0, 0];
-  for (const [kind, share] of shares[rack]) {
-    if (kind === "free") free += share;
-    else if (kind === "closed" || kind === "ill") unusable += share;
-    else held += share;
-  }
-  const gpus = world.nodesOf[rack].reduce((sum, n) => sum + world.first[n + 1] - world.first[n], 0);
-  const [of, block] = [(/** @type {number} */ share) => figure(Math.round(share * gpus * 1000) / 1000), world.blocks[world.rackBlock[rack]]];
-  said.textContent = `Rack ${world.racks[rack]} of ${block}: ${figure(gpus)} GPUs, ${of(held)} held, ${of(free)} free, ${of(unusable)} not usable. `;
-  said.append(linkTo(`/nodes?rack=${encodeURIComponent(label(rack))}`, "Its nodes"));
+  [cursor, pointed] = [rack, -1];
+  const use = { held: 0, free: 0, unusable: 0 };
+  for (const [kind, milli] of paint.kinds.ofRack[rack]) use[useOf(kind)] += milli;
+  const nodes = world.nodesOf[rack];
+  const all = nodes.reduce((sum, n) => sum + world.first[n + 1] - world.first[n], 0);
+  const islands = new Set(nodes.map((n) => world.nodeIsland[n]).filter((island) => island !== FREE)).size;
+  const inIslands = islands ? ` in ${counted(islands, "island")}` : "";
+  const text = `Rack ${world.racks[rack]} of ${world.blocks[world.rackBlock[rack]]}: ${counted(all, "GPU")}${inIslands}, ${gpus(use.held)} held, ${gpus(use.free)} free, ${gpus(use.unusable)} not usable.`;
+  say(said, text, [linkTo(`/nodes?rack=${encodeURIComponent(rackName(world, rack))}`, "Its nodes")]);
   show();
 }
 
-/** A rack as the list of nodes names it. @param {number} rack */
-function label(rack) {
-  const block = world.blocks[world.rackBlock[rack]];
-  return block === "no block" ? world.racks[rack] : `${block} / ${world.racks[rack]}`;
+/** @param {number} gpu */
+function pointAt(gpu) {
+  pointed = gpu;
+  say(said, `${aboutGpu(world, gpu).join(" · ")}.`, linksOf(gpu));
+  show();
+}
+
+/** Where there is more to read of a GPU. @param {number} gpu */
+function linksOf(gpu) {
+  const [node, job] = [world.nodes[world.node[gpu]], jobAt(world, gpu)];
+  const links = [linkTo(`/nodes/${encodeURIComponent(node)}`, `Open ${node}`)];
+  return job >= 0 && maySee(job) ? [...links, jobLink(job)] : links;
 }
 
 /** @param {string} place @param {string} text */
@@ -252,45 +307,19 @@ function linkTo(place, text) {
   return link;
 }
 
-/** To the nearest rack in a direction. @param {number} right @param {number} down */
+/** To the nearest rack in a direction, or GPU of a rack. @param {number} right @param {number} down */
 function step(right, down) {
   if (cursor < 0) return point(0);
-  let [best, least] = [-1, Infinity];
-  for (let rack = 0; rack < world.racks.length; rack++) {
-    const [x, y] = [layout.rackX[rack] - layout.rackX[cursor], layout.rackY[rack] - layout.rackY[cursor]];
-    const [along, aside] = [x * right + y * down, Math.abs(x * down) + Math.abs(y * right)];
-    if (along > 0 && along + 3 * aside < least) [best, least] = [rack, along + 3 * aside];
+  if (!isInside) {
+    const places = world.racks.map((_, rack) => [layout.rackX[rack], layout.rackY[rack]]);
+    const rack = nearest(places, places[cursor], right, down);
+    return rack >= 0 ? point(rack) : undefined;
   }
-  if (best >= 0) point(best);
-}
-
-/** What there is to say of a GPU. @param {number} gpu */
-function about(gpu) {
-  const n = world.node[gpu];
-  const rack = world.nodeRack[n];
-  const lines = [
-    `${world.nodes[n]}, GPU ${gpu - world.first[n]} · ${world.types[world.nodeType[n]]}`,
-    `${world.racks[rack]}, ${world.blocks[world.rackBlock[rack]]}`,
-  ];
-  if (world.state[gpu] === 1) lines.push("closed to new jobs");
-  if (world.state[gpu] === 2) lines.push("not well");
-  if (world.kept[gpu]) lines.push(world.kept[gpu] === 1 ? "reserved" : "promised to a job that waits");
-  if (world.held[gpu] === IN_PARTS) {
-    for (const part of world.parts.get(gpu) ?? []) lines.push(`${part.size / 1000} of it: ${holder(part.job)}`);
-  } else if (world.held[gpu] === FREE) lines.push("held by no job");
-  else lines.push(holder(world.held[gpu]));
-  return lines.join("\n");
-}
-
-/** @param {number} job */
-function holder(job) {
-  const { jobs } = world;
-  const leaves = jobs.leaving.includes(job) ? ", leaves" : "";
-  const until = jobs.until[job] ? `, at the latest until ${jobs.until[job]}` : "";
-  const since = jobs.since[job] ? `\nsince ${jobs.since[job]}${until}` : "\nabout to run";
-  const queue = world.queues[jobs.queue[job]] ?? "a queue that is no more";
-  const rank = world.priorityClasses[jobs.priorityClass[job]];
-  return `${jobs.name[job]} of ${jobs.user[job] || "nobody"}${leaves}\n${queue}${rank ? ` · ${rank}` : ""}${since}`;
+  const own = world.nodesOf[cursor].flatMap((n) => Array.from({ length: world.first[n + 1] - world.first[n] }, (_, i) => world.first[n] + i));
+  if (pointed < 0) return pointAt(own[0]);
+  const places = own.map((gpu) => placeOf(world, layout, gpu));
+  const next = nearest(places, placeOf(world, layout, pointed), right, down);
+  if (next >= 0) pointAt(own[next]);
 }
 
 /** What is so under the pointer, beside it. @param {PointerEvent} event @param {boolean} stays */
@@ -301,9 +330,8 @@ function tellUnder(event, stays) {
   tip.classList.toggle("pinned", pinned);
   tip.hidden = gpu < 0;
   if (gpu < 0) return;
-  const node = world.nodes[world.node[gpu]];
-  tip.textContent = about(gpu);
-  if (stays) tip.append("\n", linkTo(`/nodes/${encodeURIComponent(node)}`, `Open ${node}`));
+  tip.textContent = aboutGpu(world, gpu).join("\n");
+  if (stays) for (const link of linksOf(gpu)) tip.append("\n", link);
   const left = Math.max(0, Math.min(event.offsetX + 14, canvas.clientWidth - tip.offsetWidth));
   tip.style.transform = `translate(${left}px, ${event.offsetY + 14}px)`;
 }
@@ -316,10 +344,11 @@ const KEYS = {
   ArrowLeft: () => step(-1, 0),
   ArrowDown: () => step(0, 1),
   ArrowUp: () => step(0, -1),
-  Enter: () => cursor >= 0 && enter(cursor),
+  Enter: () => cursor >= 0 && pointed < 0 && enter(cursor),
   Escape: () => {
     [pinned, tip.hidden] = [false, true];
-    fit();
+    if (pointed >= 0) point(cursor);
+    else fit();
   },
   "+": () => zoom(1.5),
   "-": () => zoom(1 / 1.5),
@@ -366,12 +395,23 @@ get("zoom-out").addEventListener("click", () => zoom(1 / 1.6));
 get("zoom-fit").addEventListener("click", fit);
 choice.addEventListener("change", () => {
   paint.only = "";
+  keepAddress();
+  if (!world) return;
   colour();
   show();
 });
+find.addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (!world) return;
+  look(field.value.trim());
+  if (paint.found) reveal();
+});
+// Its cross was pressed.
+field.addEventListener("search", () => world && !field.value && look(""));
 function repaint() {
   paint.colours = palette();
   if (!world) return;
+  tell();
   texels = texture(world, layout, paint);
   show();
 }
@@ -381,32 +421,66 @@ new ResizeObserver(resize).observe(canvas);
 
 // What is sent.
 
+const asked = location.hash.replace(/^#rack=/, "");
+let isFetching = false;
+let isStale = true;
+
+/** Fetch all of it, where it is not what the server has. */
 async function refresh() {
   const answer = await fetch("/map.json", { headers: tag ? { "If-None-Match": tag } : {} });
   if (answer.status === 304) return;
-  if (answer.redirected || !answer.ok) throw new Error(answer.redirected ? "your session is over: load the page again" : `the server answers ${answer.status}`);
+  if (answer.redirected || !answer.ok) throw new Error(answer.redirected ? "your session is over" : `the server answers ${answer.status}`);
   const isFirst = !world;
   tag = answer.headers.get("ETag") ?? "";
+  const nodes = world?.nodes.join();
   world = read(await answer.json());
+  if (nodes !== world.nodes.join()) [cursor, pointed, isInside] = [-1, -1, false];
   layout = placed(world, canvas.width / canvas.height);
   colour();
   if (isFirst || fits) fit();
   if (isFirst) {
     const rack = world.racks.indexOf(decodeURIComponent(asked));
     if (rack >= 0) enter(rack);
+    else reveal();
   }
-  live.textContent = `as of ${world.time}`;
+  tellTime();
+}
+
+function tellTime() {
+  asOf.textContent = `as of ${localTime(world.time)}`;
   show();
 }
 
-const asked = location.hash.replace(/^#rack=/, "");
-async function follow() {
+/** Some time after it was fetched, it may be another again. */
+async function fetchAll() {
+  isStale = true;
+  if (isFetching || (isResting() && world)) return;
+  isFetching = true;
   try {
-    if (!document.hidden) await refresh();
+    while (isStale) {
+      isStale = false;
+      await refresh();
+    }
   } catch (error) {
-    live.textContent = `not up to date: ${error instanceof Error ? error.message : "the connection is lost"}`;
+    isStale = true;
+    asOf.textContent = `not up to date: ${error instanceof Error ? error.message : "the connection is lost"}`;
+    setTimeout(fetchAll, AGAIN_MS);
   }
-  setTimeout(follow, REFRESH_MS);
+  isFetching = false;
 }
+
+/** @param {any} change */
+function take(change) {
+  if (change.after === tag) return;
+  if (isResting() || isFetching || !world || change.before !== tag) {
+    void fetchAll();
+    return;
+  }
+  recolour(change);
+  tag = change.after;
+  tellTime();
+}
+
 resize();
-follow();
+listen({ started: fetchAll, map: take, resumed: () => isStale && fetchAll() });
+void fetchAll();

@@ -3,15 +3,22 @@
 const YEAR = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const SHORT = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
+/** A moment as the server writes it, here. What is none stays as it is. @param {string} written */
+export function localTime(written) {
+  const moment = new Date(written);
+  if (!/^\d{4}-\d\d-\d\dT.*Z$/.test(written) || Number.isNaN(moment.getTime())) return written;
+  return (moment.getFullYear() === new Date().getFullYear() ? SHORT : YEAR).format(moment);
+}
+
 /** @param {HTMLTimeElement} element */
 function tell(element) {
   const written = (element.textContent ?? "").trim();
-  const moment = new Date(written);
+  const told = localTime(written);
   // Its own text is no moment as the server writes them, and stays.
-  if (!/^\d{4}-\d\d-\d\dT.*Z$/.test(written) || Number.isNaN(moment.getTime())) return;
+  if (told === written) return;
   element.dateTime = written;
   element.title = written;
-  element.textContent = (moment.getFullYear() === new Date().getFullYear() ? SHORT : YEAR).format(moment);
+  element.textContent = told;
 }
 
 /** @param {ParentNode} within */
@@ -21,7 +28,8 @@ function tellAll(within) {
 
 tellAll(document);
 const zone = document.getElementById("zone");
-if (zone) zone.textContent = `Times are of ${Intl.DateTimeFormat().resolvedOptions().timeZone}; point at one for UTC.`;
+const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone && here !== "UTC") zone.textContent = `Times are in ${here}; point at one for UTC.`;
 // What is changed later, too: a text that was told is none that is told again.
 new MutationObserver((changes) => {
   for (const { target } of changes) {

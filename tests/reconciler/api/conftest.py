@@ -153,6 +153,7 @@ class Site:
             alias_key="k" * 43,
             access=lambda: self.access,
             agents=self.agents,
+            placements=self.store.placements,
             unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )
 
@@ -197,7 +198,8 @@ class Site:
     def bind(self, name: str, *tasks: TaskPlacement) -> None:
         """As the loop would: the job holds these devices in its first attempt."""
         intent = Intent("start", JobName(name), 1, NOW, NOW.after(1_000), tasks)
-        self.store.ledger.claim(self.epoch(), Claim(JobName(name), 1, tasks, NOW), intent)
+        types = tuple({task.group: H100 for task in tasks if task.devices}.items())
+        self.store.ledger.claim(self.epoch(), Claim(JobName(name), 1, tasks, NOW, gpu_types=types), intent)
 
     def record_round(self) -> RoundRecord:
         record = RoundRecord(0, NOW, self.revision, self.snapshot(), POLICY, self.plan(), {"solve": 12.5, "act": 2.0})

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from reconciler.api.aliases import Aliases, aliased, aliases_for, bare, users_named_by
+from reconciler.api.aliases import BUDGET, Aliases, aliased, aliases_for, bare, users_named_by
 from solver.milp.highs import optimise
 from solver.model.document import encode
 from solver.model.inflight import AgingBand, Counter, Ended, InFlight, Intent, Reservation, declared_holder
@@ -105,7 +105,7 @@ def talkative() -> Snapshot:
         history=(Ended(queue, MilliGpu(1000), now, JobName("secret-ended"), Duration(1)),),
         counters=(Counter("evictions", "secret-counted", now, 1), Counter("mig-changes", "pool", now, 1)),
     )
-    return snapshot_of(now, [on], [Job(made.name, now, spec, "secret-user")], in_flight)
+    return snapshot_of(now, [on], [Job(made.name, now, spec, "secret-user", held_by="secret-budget")], in_flight)
 
 
 def test_no_name_and_nothing_that_a_job_was_given_is_left() -> None:
@@ -140,6 +140,12 @@ def test_users_that_the_policy_names_keep_their_names() -> None:
     assert aliased(snapshot_of(Instant(5), (), [_owned("b")]), KEY, {"ada"}).jobs[0].user == "ada"
 
 
+def test_what_keeps_jobs_from_leaving_is_not_named_and_what_nodes_are_there_by_is_told() -> None:
+    kept = msgspec.structs.replace(_owned("b"), leaves="not", held_by="PodDisruptionBudget team/secret")
+    told = aliased(snapshot_of(Instant(5), (), [kept], inventory="reported"), KEY)
+    assert (told.jobs[0].leaves, told.jobs[0].held_by, told.inventory) == ("not", BUDGET, "reported")
+
+
 def test_without_aliases_jobs_keep_their_names_and_nothing_else_is_said_of_them() -> None:
     world = talkative()
     told = bare(world)
@@ -158,7 +164,7 @@ def test_places_in_the_order_are_kept_among_devices_held_for_documents_too(name:
 
 def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
     """What is new in a job, or in flight, is not published before somebody has decided how."""
-    hidden = {"name", "user", "spec"}
+    hidden = {"name", "user", "spec", "held_by"}
     carried = {"submitted_at", "phase", "attempt", "started_at", "placement", "time_limit", "evicted_at"}
     assert set(Job.__struct_fields__) == hidden | carried | {"served_gpu_ms", "boosted", "saved_at", "leaves"}
     left_out_or_hidden = {"command", "env", "secrets", "container", "depends_on", "array", "data"}

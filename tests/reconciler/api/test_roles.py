@@ -71,6 +71,8 @@ TABLE = {
     "GET /v1/rounds/{number}": WITH_A_ROLE,
     "GET /v1/snapshot": WITH_A_ROLE,
     "GET /v1/history": WITH_A_ROLE,
+    "GET /v1/timeline": WITH_A_ROLE,
+    "GET /v1/usage": WITH_A_ROLE,
     "GET /v1/snapshot/aliased": EVERYBODY - {"nobody"},
     "GET /v1/status": WITH_A_ROLE,
     "GET /v1/policy": WITH_A_ROLE,

@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.access.caller import Caller
 from reconciler.api.authorisation import Authorisation
-from reconciler.api.event_stream import message
+from reconciler.api.event_stream import EventFeed, message
 from reconciler.api.guard import Guard
 from reconciler.api.server import ApiServer
 from reconciler.api.watch_routes import WatchRoutes
@@ -146,7 +146,8 @@ def test_a_server_that_stops_says_so(site: Site) -> None:
 def test_it_ends_with_the_token_and_with_the_role(site: Site) -> None:
     def ends(caller: Caller) -> bytes:
         services = site.services()
-        routes = WatchRoutes(services, Authorisation(services), Flag())
+        feed = EventFeed(services.jobs, services.history)
+        routes = WatchRoutes(services, Authorisation(services), Flag(), feed)
 
         async def read() -> list[bytes]:
             return [piece async for piece in routes._messages(caller, "", 0)]

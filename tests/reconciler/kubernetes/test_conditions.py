@@ -34,6 +34,7 @@ from solver.plan.reasons import (
 )
 from solver.plan.refusals import AboveMax, UnknownName
 from tests.reconciler.kubernetes.samples import Sent, cluster, node, pod
+from tests.reconciler.kubernetes.test_constraints import away
 
 H100, A100 = GpuType("H100-SXM5-80GB"), GpuType("A100-SXM4-80GB")
 Q = QueueName("q")
@@ -172,6 +173,23 @@ def test_nothing_is_said_of_what_starts_now_or_was_not_looked_at_yet() -> None:
     assert told([pod("p")]) == ()
     gang = [pod("a", on="n0", annotations={**GANG, "quorate.dev/gang-plan": "{}"}), pod("b", annotations=GANG)]
     assert told(gang, Runs(JobName("vision.gang.train"), Q)) == ()  # rigid: the rest is being bound
+
+
+def test_what_starts_later_than_another_of_its_round_says_so() -> None:
+    seen = cluster([node("n1")], pods := [pod("p")])
+    there = {found.key: found for found in (read(sent, Pod) for sent in pods)}
+    starts = Starts(JobName("vision.pod.p"), Q, EIGHT, EIGHT)
+    postponed = {JobName("vision.pod.p"): "it is spread by x together with vision.pod.q, which starts first"}
+    (only,) = condition_updates(seen.gangs, [starts], there, NOW, postponed)
+    assert only.said == ("Postponed", f"waits for the next round: {postponed[JobName('vision.pod.p')]}")
+
+
+def test_a_pod_that_others_keep_away_waits_and_is_not_refused() -> None:
+    """Autoscalers add nodes for it, and the pods may go."""
+    spec = away("kubernetes.io/hostname", app="web")
+    pods = [pod("p", spec=spec), *(pod(f"web-{n}", on="n0", labels={"app": "web"}) for n in range(5))]
+    why = "required anti-affinity to pods vision/web-0, vision/web-1, vision/web-2 and 2 more by kubernetes.io/hostname"
+    assert said(pods) == ("Unschedulable", f"waits: {why} leaves no node of those that it may be on")
 
 
 def test_a_pod_that_comes_for_one_that_is_gone_says_so_until_it_has_a_node() -> None:

@@ -114,12 +114,18 @@ def test_a_pod_that_selects_only_nodes_without_gpus_is_refused_and_no_other_node
     assert "of these 0 that have GPUs" in str(gang.refusals[0])
     near = away(HOST, "podAffinity")
     gang = alone(near, others=[pod("web", 0, on="c1", labels={"app": "train"})])
-    assert (codes(gang), gang.job) == (["no-node"], None)
+    assert (codes(gang), gang.job) == (["kept-away"], None)
+    assert "required affinity to pod vision/web by kubernetes.io/hostname leaves no node" in str(gang.refusals[0])
 
 
 def test_where_no_node_has_gpus_a_round_says_so() -> None:
     gang = alone({"nodeSelector": {HOST: "c1"}}, nodes=[node("c1", gpus=0), node("c2", gpus=0)])
     assert (gang.refusals, gang.node_sets) == ((), ())
+
+
+def preferring(expression: Sent, weight: int = 5) -> Sent:
+    wish = {"weight": weight, "preference": {"matchExpressions": [expression]}}
+    return {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}}
 
 
 @pytest.mark.parametrize(
@@ -131,10 +137,52 @@ def test_where_no_node_has_gpus_a_round_says_so() -> None:
     ],
 )
 def test_preferred_nodes_order_the_types(wished: Sent, types: tuple[str, ...], remarks: list[str]) -> None:
-    wish = {"weight": 5, "preference": {"matchExpressions": [wished]}}
-    gang = alone({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}})
+    gang = alone(preferring(wished))
     assert job_of(gang).spec.task_groups[0].shape.gpu_types == types
     assert [remark.code for remark in gang.remarks] == remarks
+
+
+SOFT = [{"key": "slow", "effect": "PreferNoSchedule"}]
+SLOW_H100S = [node("h1", taints=SOFT), node("h2", taints=SOFT), a100("a1")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "types"),
+    [
+        ({}, ("A100-SXM4-80GB", "H100-SXM5-80GB")),
+        ({"tolerations": [{"key": "slow", "operator": "Exists", "effect": "PreferNoSchedule"}]}, ()),
+        (
+            {"tolerations": [{"key": "slow", "operator": "Exists", "effect": "NoSchedule"}]},
+            ("A100-SXM4-80GB", "H100-SXM5-80GB"),
+        ),
+        (preferring({"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-H100-80GB-HBM3"]}, 100), ()),
+        (
+            preferring({"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-H100-80GB-HBM3"]}, 99),
+            ("A100-SXM4-80GB", "H100-SXM5-80GB"),
+        ),
+    ],
+)
+def test_types_all_of_whose_nodes_have_a_soft_taint_come_later(spec: Sent, types: tuple[str, ...]) -> None:
+    gang = alone(spec, nodes=SLOW_H100S)
+    assert (job_of(gang).spec.task_groups[0].shape.gpu_types, gang.remarks) == (types, ())
+
+
+def test_soft_taints_that_tell_nodes_of_a_type_apart_are_remarked_if_a_pod_may_be_on_both() -> None:
+    nodes = [node("h1", taints=SOFT), node("h2"), a100("a1")]
+    assert [remark.code for remark in alone({}, nodes=nodes).remarks] == ["soft-taints"]
+    assert alone({"nodeSelector": {HOST: "h1"}}, nodes=nodes).remarks == ()
+    assert alone({"nodeSelector": {HOST: "h2"}}, nodes=nodes).remarks == ()
+
+
+def test_pods_without_gpus_have_no_types_by_which_a_wish_could_be_followed() -> None:
+    wish = preferring({"key": "nvidia.com/gpu.product", "operator": "Exists"})
+    assert [remark.code for remark in alone(wish, gpus=0).remarks] == ["preferred-nodes"]
+    assert alone({**wish, "nodeSelector": {HOST: "c1"}}, gpus=0).remarks == ()
+
+
+def test_what_kubernetes_says_of_preemption_is_remarked_where_it_is_said() -> None:
+    assert [remark.code for remark in alone({"preemptionPolicy": "Never"}).remarks] == ["preemption-policy"]
+    assert alone({"preemptionPolicy": "PreemptLowerPriority"}).remarks == ()
 
 
 @pytest.mark.parametrize(
@@ -223,7 +271,7 @@ def test_a_gang_that_keeps_apart_is_spread(spec: Sent, many: int, expected: Spre
         (spread(HOST), 6, "uneven-spread"),
         (away(HOST, namespaceSelector={"matchLabels": {"team": "x"}}), 2, "namespace-selector"),
         (away(HOST, "podAffinity"), 2, "pod-affinity"),
-        (away(RACK, "podAffinity", app="nobody"), 2, "no-node"),
+        (away(RACK, "podAffinity", app="nobody"), 2, "kept-away"),
     ],
 )
 def test_what_a_job_can_not_say_of_its_own_pods_is_refused(spec: Sent, many: int, code: str) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
-from reconciler.kubernetes.objects.inventory import with_declaration
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import ClusterModel, cluster_of
+from reconciler.model.declared_nodes import with_declaration
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, NodeName
 from solver.model.cluster import Node as SolverNode
 from solver.model.quantities import Cpu, Memory

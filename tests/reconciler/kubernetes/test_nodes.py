@@ -105,6 +105,10 @@ def test_mig_instances_that_others_use_keep_their_gpu_from_us() -> None:
     assert [len(gpu.instances or ()) for gpu in seen.gpus] == [2]
 
 
+def test_a_node_of_which_a_device_plugin_says_that_it_has_none_has_none() -> None:
+    assert cluster([node("c1", 0, offers={"nvidia.com/gpu": "0"})], []).remarks == ()
+
+
 @pytest.mark.parametrize(
     ("said", "code"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,3 +53,14 @@ def test_every_label_of_a_level_is_on_the_page() -> None:
 def test_every_gpu_type_is_on_the_page() -> None:
     table = gpu_products.TYPE_OF_PRODUCT
     assert [word for word in (*table, *table.values()) if f"`{word}`" not in PAGE] == []
+
+
+def test_each_scheduling_feature_is_shown_by_tests_that_there_are() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    table = page.split("## Scheduling features")[1].split("## ")[0]
+    rows = [line.rstrip("| ").rpartition("| ")[2] for line in table.splitlines() if line.startswith("| ")][1:]
+    named = [re.findall(r"`(test_\w+)`", row) for row in rows]
+    assert len(named) > 10
+    assert all(named)
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("kubernetes/**/test_*.py"))
+    assert [name for row in named for name in row if f"def {name}(" not in tests] == []

@@ -121,6 +121,20 @@ def test_a_pod_runs_where_its_bound_volume_can_be_mounted() -> None:
     assert scene.nodes() == {"n1", "n2", "n3"}
 
 
+def test_pods_of_a_gang_go_each_where_its_own_volume_is() -> None:
+    scene = Scene()
+    for name, zone in (("one", "a"), ("two", "b")):
+        scene.put("claim", a_claim(name, f"pv-{name}"))
+        scene.put("volume", a_volume(f"pv-{name}", zone))
+        sent = mounting(name, annotations={"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"})
+        sent["metadata"] |= {"name": name, "uid": name}
+        scene.put("pod", sent)
+    cluster = scene.world.cluster()
+    named = {one.name: set(map(str, one.nodes)) for one in cluster.node_sets}
+    groups = the_gang(cluster).job.spec.task_groups  # type: ignore[union-attr]
+    assert [named[group.nodes] for group in groups] == [{"n1"}, {"n2", "n3"}]
+
+
 def test_what_it_requires_of_nodes_itself_holds_too() -> None:
     scene = Scene()
     scene.put("claim", a_claim("data", "pv1"))
@@ -151,6 +165,9 @@ def test_two_volumes_in_two_zones_leave_no_node() -> None:
         scene.put("volume", a_volume(f"pv-{name}", zone))
     scene.put("pod", mounting("one", "two"))
     assert codes(scene.gang) == ["no-node"]
+    said = str(scene.gang.refusals[0])
+    assert "1 that can mount its volumes, of these 0 that can mount its volumes" in said
+    assert "nodeSelector" not in said
 
 
 def test_a_volume_of_several_zones_says_so_by_its_label() -> None:

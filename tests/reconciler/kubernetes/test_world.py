@@ -12,6 +12,7 @@ from reconciler.kubernetes.objects.cluster import ClusterIndex, KubernetesCluste
 from reconciler.kubernetes.objects.controllers import Controller, controller_of
 from reconciler.kubernetes.objects.disruption import KubePriorityClass
 from reconciler.kubernetes.objects.podgroups import Group, group_of
+from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import ClusterModel, cluster_of
 from solver.model.document import encode
@@ -498,3 +499,41 @@ def test_a_gang_with_one_pod_from_before_the_default_is_not_of_several_classes()
     tell_pod(told, pod("p2", 1, annotations=of_a_pair, spec={"priorityClassName": "named"}))
     (job,) = told.world.cluster().jobs
     assert job.spec.priority_class == "named"
+
+
+def sent_quota(used: str, scopes: list[str] | None = None) -> ResourceQuota:
+    counted = {
+        "hard": {"requests.nvidia.com/gpu": "4", "requests.cpu": "100"},
+        "used": {"requests.nvidia.com/gpu": used},
+    }
+    return read(
+        {"metadata": {"name": "compute", "namespace": "vision"}, "spec": {"scopes": scopes or []}, "status": counted},
+        ResourceQuota,
+    )
+
+
+def test_a_gang_whose_pods_a_quota_keeps_from_being_made_names_it() -> None:
+    world = ClusterModel()
+    world.node(None, read(node("n1"), KubeNode))
+    said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"}
+    world.pod(None, read(pod("a", 2, annotations=said), Pod))
+    world.pod(None, read(pod("alone", 2), Pod))
+    before: ResourceQuota | None = None
+
+    def told(quota: ResourceQuota | None) -> tuple[bool, str]:
+        nonlocal before
+        differs, before = world.quota(before, quota), quota
+        gang = next(gang for gang in world.cluster().gangs if gang.name == "vision.gang.g")
+        return differs, str(gang.missing)
+
+    world.cluster()
+    full = (
+        "waiting for 1 of 2 pods: ResourceQuota compute lets no more be made, 3 of 4 requests.nvidia.com/gpu are used"
+    )
+    assert told(sent_quota("3")) == (True, full)
+    assert told(sent_quota("2")) == (True, "waiting for 1 of 2 pods")
+    assert told(sent_quota("4", ["BestEffort"])) == (True, "waiting for 1 of 2 pods")
+    assert told(sent_quota("4"))[1].endswith("4 of 4 requests.nvidia.com/gpu are used")
+    world.pod(None, read(pod("b", 2, annotations=said), Pod))
+    world.cluster()
+    assert told(None) == (False, "None")

@@ -27,6 +27,8 @@ from reconciler.server.shared_policy import SharedPolicy
 from reconciler.server.store_access import SOLE_HOLDER, opened_store, tie_to_agents, tie_to_tasks
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration
+from solver.model.workload import JobName
+from tests.contracts.stores import SPEC, claim_of, intent_of
 from tests.contracts.test_history import record_of
 from tests.reconciler.control.plane import Site, site_at
 from tests.reconciler.gitops.source.origin import INVALID, QUEUE, Origin
@@ -202,7 +204,9 @@ def test_rounds_are_pruned_as_the_policy_says_by_who_leads(site: Site, monkeypat
         site.store.history.record_round(epoch, msgspec.structs.replace(record_of(), time=site.clock.now()))
         site.clock.advance(3_600_000)
     leads = True
-    pruning = Pruning(site.store.history, site, site.clock, lambda: epoch if leads else None, apart_s=0.0)
+    pruning = Pruning(
+        site.store.history, site.store.placements, site, site.clock, lambda: epoch if leads else None, apart_s=0.0
+    )
     pruning.look()
     assert len(site.store.history.rounds()) == 3, "the policy says nothing"
     scheduling = msgspec.structs.replace(site.policy.scheduling, keep_rounds=Duration(2 * 3_600_000))
@@ -214,3 +218,20 @@ def test_rounds_are_pruned_as_the_policy_says_by_who_leads(site: Site, monkeypat
     with capture_logs():
         pruning.look()
     assert len(site.store.history.rounds()) == 2
+
+
+def test_placements_are_pruned_as_the_policy_says(site: Site) -> None:
+    epoch = site.store.ledger.lead("only", site.clock.now(), MINUTE)
+    for name in ("a", "b"):
+        site.store.jobs.submit(JobName(name), SPEC, "ada", site.clock.now(), name)
+        claim = msgspec.structs.replace(claim_of(name, "n1/0"), since=site.clock.now())
+        site.store.ledger.claim(epoch, claim, intent_of(claim))
+        site.store.ledger.release(epoch, claim.job, 1, site.clock.now())
+        site.clock.advance(3_600_000)
+    pruning = Pruning(site.store.history, site.store.placements, site, site.clock, lambda: epoch, apart_s=0.0)
+    pruning.look()
+    assert [len(site.store.placements.of_job(JobName(name))) for name in ("a", "b")] == [1, 1]
+    scheduling = msgspec.structs.replace(site.policy.scheduling, keep_placements=Duration(5_400_000))
+    site.policy = msgspec.structs.replace(site.policy, scheduling=scheduling)
+    pruning.look()
+    assert [len(site.store.placements.of_job(JobName(name))) for name in ("a", "b")] == [0, 1]

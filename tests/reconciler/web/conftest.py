@@ -19,6 +19,7 @@ from reconciler.access.session_keeper import SessionKeeper
 from reconciler.access.tokens import UserTokenFile, create_token
 from reconciler.api.guard import LOOPBACK_NAMES, SESSION_COOKIE, Guard
 from reconciler.api.server import ApiServer
+from reconciler.api.services import Services
 from reconciler.model.clock import VirtualClock
 from reconciler.web.console import console_routers
 from tests.reconciler.api.conftest import TOKEN, Site, site
@@ -33,11 +34,15 @@ class Console:
     """
 
     site: Site
-    url: str
+    server: ApiServer
     clock: VirtualClock
     tokens: Path
     adas: str
     secrets: dict[str, Path]
+
+    @property
+    def url(self) -> str:
+        return self.server.url
 
     @contextmanager
     def browser(self, token: str = TOKEN) -> Iterator[httpx2.Client]:
@@ -65,19 +70,26 @@ def cookie_of(answer: httpx2.Response) -> str:
 
 
 @contextmanager
-def serving_console(site: Site, folder: Path, external_url: str = "", hosts: Collection[str] = ()) -> Iterator[Console]:
+def serving_console(
+    site: Site,
+    folder: Path,
+    external_url: str = "",
+    hosts: Collection[str] = (),
+    services: Services | None = None,
+    port: int = 0,
+) -> Iterator[Console]:
     """One, under these further names."""
     tokens, clock = folder / "tokens", VirtualClock()
-    adas = create_token(tokens, "ada", ("ml",))
+    adas = create_token(tokens, "ada" if not tokens.exists() else "eve", ("ml",))
     file = UserTokenFile(tokens)
     identify = Authenticator(lambda: site.access, OidcVerifier(clock), file)
     keeper = SessionKeeper(site.store.sessions, clock, TOKEN, "alice", file, identify)
     names = LOOPBACK_NAMES.union(hosts)
     guard = Guard(TOKEN, "alice", names, identify=identify, session=keeper.caller, origin=external_url)
-    services, files = site.services(), dict[str, Path]()
+    services, files = services or site.services(), dict[str, Path]()
     routers = console_routers(services, keeper, CodeFlow(identify, clock, ClientSecrets(files)), external_url)
-    with ApiServer(services, guard, routers=routers) as server:
-        yield Console(site, server.url, clock, tokens, adas, files)
+    with ApiServer(services, guard, port=port, routers=routers) as server:
+        yield Console(site, server, clock, tokens, adas, files)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from solver.model.workload import JobName, QueueName
 from solver.policy.ordering import Ordering, Turns
 from solver.policy.policy import Queue, policy_of
 from tests.contracts.simulated_worlds import NODES
-from tests.reconciler.api.conftest import NOW, spec
+from tests.reconciler.api.conftest import NOW, TOKEN, spec
 from tests.reconciler.web.conftest import Console
 from tests.reconciler.web.tables import cells
 
@@ -250,6 +250,16 @@ def test_nothing_is_done_by_another_site_or_by_a_link(console: Console, path: st
         assert browser.get(path, params={"reason": WHY, "until": "1h"}).status_code == 200
     assert in_force(console) == []
     assert console.site.store.history.newest_event() == before
+
+
+@pytest.mark.parametrize("path", [f"{place}/{deed}" for place, deeds in FORMS for deed in deeds])
+def test_a_form_names_its_origin_though_no_cookie_comes_with_it(console: Console, path: str) -> None:
+    """The guard asks it of cookies alone; a server that lets everybody in has none."""
+    submit(console, "waits")
+    with console.stranger() as client:
+        client.headers["authorization"] = f"Bearer {TOKEN}"
+        refused = client.post(path, data={"reason": WHY, "until": "1h"})
+        assert (refused.status_code, "origin-missing" in refused.text) == (403, True)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import html
 import re
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from reconciler.access.policy import AccessPolicy, RoleBinding
+from reconciler.model.checkpoint_record import CheckpointRecord
+from reconciler.model.job_record import JobOutcome
 from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Memory
 from solver.model.workload import JobName, QueueName, TaskPlacement
 from tests.reconciler.api.conftest import spec
 from tests.reconciler.web.conftest import Console
@@ -59,6 +64,121 @@ def test_they_can_be_narrowed_down(console: Console, query: str, names: list[str
         assert listed(browser.get(f"/jobs?{query}").text) == names
 
 
+@pytest.mark.parametrize(
+    ("query", "names", "count"),
+    [
+        ("sort=biggest", ["large", "runs", "waits"], "3 jobs match"),
+        ("sort=waiting", ["waits", "large"], "2 jobs match"),
+        ("text=A", ["large", "waits"], "2 jobs match"),
+        ("gpuType=H100", ["large", "runs", "waits"], "3 jobs match"),
+        ("gpuType=A100&class=", ["large", "runs", "waits"], "3 jobs match"),
+        ("class=strange", [], "0 jobs match"),
+        ("state=queued", ["large", "waits"], "At most 2 jobs match"),
+        ("state=starting", ["runs"], "At most 1 job matches"),
+        ("state=succeeded", ["over"], "1 job matches"),
+        ("ended=1", ["large", "runs", "waits", "over"], "4 jobs match"),
+        ("ended=0", ["large", "runs", "waits"], "3 jobs match"),
+    ],
+)
+def test_they_are_sorted_narrowed_down_and_counted(console: Console, query: str, names: list[str], count: str) -> None:
+    submit(console, "over")
+    submit(console, "waits")
+    submit(console, "runs", 2)
+    submit(console, "large", 4)
+    jobs, epoch = console.site.store.jobs, console.site.epoch()
+    jobs.finish(epoch, JobName("over"), JobOutcome("succeeded", console.clock.now(), 0, ""))
+    console.site.bind("runs", TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/0"), DeviceId("n1/1"))))
+    with console.browser() as browser:
+        text = browser.get(f"/jobs?{query}").text
+    assert listed(text) == names
+    told = re.search(r'id="count">(.*?)[.]', text)
+    assert told is not None
+    assert re.sub(r"<[^>]+>", "", told[1]) == count
+
+
+def test_more_than_are_counted_are_told_so(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.api.job_reader.COUNTED_MAX", 2)
+    for name in ("one", "two", "three"):
+        submit(console, name)
+    with console.browser() as browser:
+        assert 'id="count">More than <b>2</b> jobs match.' in browser.get("/jobs").text
+
+
+@pytest.mark.parametrize("order", ["biggest", "waiting"])
+def test_pages_keep_their_order_and_what_was_asked_for(
+    console: Console, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    monkeypatch.setattr("reconciler.web.job_pages.PAGE", 2)
+    for number, gpus in enumerate((1, 3, 2, 3, 1)):
+        submit(console, f"job-{number}", gpus)
+    submit(console, "other", 4)
+    seen = list[str]()
+    with console.browser() as browser:
+        path = f"/jobs?text=job&sort={order}"
+        while path:
+            text = browser.get(path).text
+            seen += listed(text)
+            found = re.search(r'<a href="([^"]+)" rel="next">', text)
+            path = html.unescape(found[1]) if found else ""
+            assert not path or ("text=job" in path and f"sort={order}" in path)
+    biggest = ["job-3", "job-1", "job-2", "job-4", "job-0"]
+    assert seen == (biggest if order == "biggest" else [f"job-{number}" for number in range(5)])
+
+
+def test_what_others_may_not_see_is_not_counted(console: Console) -> None:
+    console.site.access = AccessPolicy(roles=(RoleBinding("viewer", ("user:ada",), (QueueName("other"),)),))
+    for name, user, queue in (("theirs", "eve", "team"), ("own", "ada", "team"), ("there", "eve", "other")):
+        submit(console, name, user=user, queue=queue)
+    with console.browser(console.adas) as browser:
+        text = browser.get("/jobs").text
+    assert listed(text) == ["there", "own"]
+    assert 'id="count"><b>2</b> jobs match.' in text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "sort=biggest",
+        "sort=waiting",
+        "ended=1",
+        "ended=1&sort=biggest",
+        "sort=biggest&queue=team",
+        "sort=biggest&gpuType=H100&text=a",
+    ],
+)
+def test_a_page_reads_one_page_by_an_index_and_sorts_nothing(
+    console: Console, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    """Of SQLite; statements are as many for few jobs as for many."""
+    monkeypatch.setattr("reconciler.web.job_pages.PAGE", 3)
+    # The snapshot of this site is read from the store, job by job; that of a server is at hand.
+    monkeypatch.setattr("reconciler.web.job_pages.gpu_types_of", lambda _: ["H100"])
+    engine, counts, plans = console.site.store.database.engine, list[int](), list[str]()
+
+    def explain(connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if not statement.startswith("EXPLAIN"):
+            counts[-1] += 1
+            if "FROM jobs" in statement and "LIMIT" in statement:
+                rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+                plans.extend(str(row[-1]) for row in rows)
+
+    with console.browser() as browser:
+        for many in (8, 40):
+            for number in range(many):
+                submit(console, f"a-{many}-{number}", 1 + number % 4)
+            browser.get("/queues")
+            counts.append(0)
+            event.listen(engine, "before_cursor_execute", explain)
+            assert len(listed(browser.get(f"/jobs?{query}").text)) == 3
+            event.remove(engine, "before_cursor_execute", explain)
+    assert counts[0] == counts[1]
+    assert plans
+    assert not [step for step in plans if "TEMP B-TREE" in step]
+    if query == "sort=biggest":
+        assert any("USING INDEX live_jobs_by_size (ended_at=?)" in step for step in plans)
+
+
 def test_what_no_job_is_like_and_what_can_not_be_asked_for_is_told(console: Console) -> None:
     with console.browser() as browser:
         assert "No job that you may see is like that." in browser.get("/jobs").text
@@ -83,6 +203,28 @@ def test_a_job_that_holds_something_says_where(console: Console) -> None:
         text = browser.get("/jobs/runs").text
     assert "worker/0" in text
     assert "n1/0, n1/1" in text
+
+
+def test_where_its_tasks_are_is_pictured_with_the_same_in_words(console: Console) -> None:
+    submit(console, "runs", 2)
+    console.site.bind("runs", TaskPlacement("worker", 0, NodeName("n1"), (DeviceId("n1/0"), DeviceId("n1/1"))))
+    with console.browser() as browser:
+        _, _, text = browser.get("/jobs/runs").text.partition('class="places-map"')
+    assert re.findall(r"<g><title>([^<]+)</title>", text) == ["n1: 2 of 4 GPUs", "n2: nothing"]
+    assert text.count('<rect class="b-held"') == 1
+    assert 'height="7.0"' in text
+
+
+def test_what_it_saved_is_for_those_who_may_read_it(console: Console) -> None:
+    console.site.access = AccessPolicy(roles=(RoleBinding("viewer", ("user:ada",)),))
+    submit(console, "saves", user="eve")
+    key = JobName("saves"), 1, 1_500
+    saved = CheckpointRecord(*key, "default", "file:///secret", 4, Memory(2**30), "sha256:ab", console.clock.now())
+    console.site.store.checkpoints.record(console.site.epoch(), saved)
+    with console.browser() as owner, console.browser(console.adas) as viewer:
+        seen = owner.get("/jobs/saves").text
+        assert "Checkpoints" not in viewer.get("/jobs/saves").text
+    assert re.search(r'<th scope="row">1,500</th><td>1</td>.*<td class="wide">published</td><td>1Gi</td>', seen)
 
 
 def test_a_job_that_is_not_there_is_told_with_the_names_that_are(console: Console) -> None:

@@ -98,8 +98,17 @@ def test_a_page_needs_little(console: Console) -> None:
 def test_modules_make_no_markup_of_text() -> None:
     for path in (WEB / "static").glob("*.js"):
         code = path.read_text()
-        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "DOMParser", "XMLHttpRequest", "eval(", "setHTML"):
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "DOMParser", "eval(", "setHTML", "parseHTML"):
             assert word not in code, path.name
+
+
+def test_one_module_takes_a_document_and_only_the_page_that_is_open() -> None:
+    """Trusted Types let a request make a document; of any other address than its own, a page is to make none."""
+    for path in (WEB / "static").glob("*.js"):
+        code = path.read_text()
+        is_allowed = path.name == "page-part.js"
+        assert code.count("XMLHttpRequest") == is_allowed, path.name
+        assert re.findall(r"\.open\((.*)\);", code) == ['"GET", location.pathname + location.search'] * is_allowed
 
 
 def test_templates_have_no_script_or_style_of_their_own() -> None:

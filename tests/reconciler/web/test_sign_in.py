@@ -101,7 +101,7 @@ def test_a_session_ends_with_the_line_of_its_token(console: Console) -> None:
     console.site.access = VIEWERS
     with console.browser(console.adas) as browser:
         assert browser.get("/").status_code == 200
-        rewrite(console.tokens, console.tokens.read_text().replace("ada", "eve"))
+        rewrite(console.tokens, console.tokens.read_text().replace(" ada", " eve"))
         # Eve has no role: it is the line that says whose token this is.
         assert browser.get("/").status_code == 403
         rewrite(console.tokens, "")

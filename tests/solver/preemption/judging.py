@@ -18,9 +18,11 @@ def victims_of(rules: EvictionRules, preemptor: PreemptorJob) -> list[Victim]:
 
 def victim_for(rules: EvictionRules, holder: Holder, preemptor: PreemptorJob) -> Victim | None:
     """What evicting a holder for a preemptor would be; None: it may not be."""
-    means = None if holder.job.leaves == "not" else _means(rules, holder, preemptor)
+    means = _means(rules, holder, preemptor)
     # Nobody's guarantee waits for a turn: what protects holds however long the preemptor has waited.
     if means is None or ((means == "turn" or not preemptor.overdue) and _protected(rules, holder)):
+        return None
+    if holder.job.leaves == "not" and not (holder.job.held_by and preemptor.past_budgets and means != "turn"):
         return None
     rank: float = rules.ranks[holder.job.spec.queue, holder.base_priority]
     if means == "turn":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 
+import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,10 +59,10 @@ def test_everybody_stands_in_every_line_where_one_who_goes_down_the_line_finds_t
             assert there == standing_in_line(rules, shares, QuotaLine(queue, gpu_type))
 
 
-def preemptor(job: Job, policy: Policy, *, overdue: bool) -> PreemptorJob:
+def preemptor(job: Job, policy: Policy, *, overdue: bool, past_budgets: bool = False) -> PreemptorJob:
     """A job that waits, as the law sees it."""
     known = policy.priority_class(job)
-    return PreemptorJob(job, known.value if known else 0, overdue)
+    return PreemptorJob(job, known.value if known else 0, overdue, past_budgets=past_budgets)
 
 
 def places(evictable: EvictionCandidates, preemptor: PreemptorJob) -> list[int]:
@@ -68,20 +70,37 @@ def places(evictable: EvictionCandidates, preemptor: PreemptorJob) -> list[int]:
     branches = evictable.rules.tree.path(preemptor.job.spec.queue)
     found = [
         evictable.of_its_own(preemptor),
-        *(evictable.beside(branch, overdue=preemptor.overdue) for branch in branches),
+        *(
+            evictable.beside(branch, overdue=preemptor.overdue, past_budgets=preemptor.past_budgets)
+            for branch in branches
+        ),
     ]
     return sorted(np.concatenate(found).tolist())
 
 
+def held_by_budgets(snapshot: Snapshot, random: Random) -> Snapshot:
+    """Some of what runs is held, by what yields to guarantees or by what never does."""
+    jobs = tuple(
+        msgspec.structs.replace(job, leaves="not", held_by=random.choice(["", "a budget"]))
+        if job.placement and random.random() < 0.3
+        else job
+        for job in snapshot.jobs
+    )
+    return msgspec.structs.replace(snapshot, jobs=jobs)
+
+
 @worlds(500)
-@given(snapshots(elastic=True, held_one_in=1), POLICIES, st.booleans())
+@given(
+    snapshots(elastic=True, held_one_in=1), POLICIES, st.booleans(), st.booleans(), st.randoms(use_true_random=False)
+)
 def test_the_same_may_leave_in_the_same_order_as_by_judging_each(
-    snapshot: Snapshot, policy: Policy, overdue: bool
+    snapshot: Snapshot, policy: Policy, overdue: bool, past_budgets: bool, random: Random
 ) -> None:
+    snapshot = held_by_budgets(snapshot, random)
     _, evictable = law_of(snapshot, policy)
     for job in snapshot.jobs:
         if job.spec.queue in evictable.rules.tree.by_name:
-            comes = preemptor(job, policy, overdue=overdue)
+            comes = preemptor(job, policy, overdue=overdue, past_budgets=past_budgets)
             assert [evictable.victim(place) for place in places(evictable, comes)] == victims_of(evictable.rules, comes)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
 
 from solver.checker.check import violations
 from solver.model.cluster import DeviceId, NodeName
-from solver.model.quantities import Instant
+from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Evict, Plan, Shrink
@@ -74,6 +75,66 @@ def test_the_checker_finds_who_is_made_to_leave_all_the_same() -> None:
     assert [(known.rule, known.problem) for known in violations(kept, POLICY, plan)] == [
         ("S4", "may not be evicted now, for a reason that is not the policy's")
     ]
+
+
+BUDGET = "PodDisruptionBudget team/all"
+
+
+def held_of_all(snapshot: Snapshot) -> Snapshot:
+    """All that runs is held by a budget."""
+    jobs = (
+        msgspec.structs.replace(known, leaves="not", held_by=BUDGET) if known.placement else known
+        for known in snapshot.jobs
+    )
+    return msgspec.structs.replace(snapshot, jobs=tuple(jobs))
+
+
+def test_a_budget_yields_to_a_guarantee_that_has_waited_for_too_long() -> None:
+    held = held_of_all(WORLD)
+    assert leavers(solve(held, POLICY, None)) == set()
+    waits = held.jobs[-1].submitted_at.after(POLICY.scheduling.reclaim_within)
+    late = msgspec.structs.replace(held, time=waits)
+    plan = solve(late, POLICY, None)
+    assert [step.past for step in plan.steps if isinstance(step, Evict)] == [BUDGET]
+    assert violations(late, POLICY, plan) == ()
+    # What drains, moves or converges waits for it all the same.
+    drains = policy_of((msgspec.structs.replace(QUEUE, stop_policy="HoldAndDrain"),), CLASSES)
+    assert leavers(solve(late, drains, None)) == set()
+
+
+def test_the_checker_finds_a_budget_that_is_passed_over_too_soon_or_in_silence() -> None:
+    held = held_of_all(WORLD)
+    late = msgspec.structs.replace(held, time=Instant(POLICY.scheduling.reclaim_within))
+    plan = msgspec.structs.replace(solve(late, POLICY, None), snapshot=held.digest)
+    (told,) = violations(held, POLICY, plan)
+    assert (told.rule, told.problem) == ("S9", f"is held by {BUDGET}, and urgent has to wait for that")
+    silent = msgspec.structs.replace(
+        plan,
+        snapshot=late.digest,
+        steps=tuple(msgspec.structs.replace(step, past="") if isinstance(step, Evict) else step for step in plan.steps),
+    )
+    (told,) = violations(late, POLICY, silent)
+    assert (told.rule, told.problem) == ("S4", f"passes over nothing, and is held by {BUDGET}")
+
+
+@given(scattered(), policies(), st.sampled_from([None, 0, 10 * HOUR_MS]))
+@some
+def test_what_budgets_hold_leaves_for_guarantees_alone_and_only_once_they_have_waited(
+    snapshot: Snapshot, policy: Policy, hold_for: int | None
+) -> None:
+    policy = willing(policy)
+    within = None if hold_for is None else Duration(hold_for)
+    limits = msgspec.structs.replace(policy.scheduling.evictions, disruption_budgets_hold_for=within)
+    policy = msgspec.structs.replace(policy, scheduling=msgspec.structs.replace(policy.scheduling, evictions=limits))
+    kept = held_of_all(snapshot)
+    plan = solve(kept, policy, None)
+    assert violations(kept, policy, plan) == ()
+    submitted = {known.name: known.submitted_at for known in snapshot.jobs}
+    for step in plan.steps:
+        if isinstance(step, Evict | Shrink):
+            assert step.past == BUDGET
+            assert step.beneficiary is not None
+            assert hold_for is None or snapshot.time - submitted[step.beneficiary] >= hold_for
 
 
 @given(scattered(), policies())

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any, get_args, get_type_hints
 
+import msgspec
 import pytest
 
 from solver.model.cluster import GpuType
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import QueueName
+from solver.plan.reason import HostResource
 from solver.plan.reasons import AnyReason
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
     NeverFits,
+    TooLittleHost,
     UnknownName,
 )
 from solver.round.advice import OTHERWISE, what_would_fit
@@ -25,6 +28,20 @@ SIX, EIGHT = MilliGpu.gpus(6), MilliGpu.gpus(8)
 
 def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
     return NeverFits("worker", H100, tasks, MilliGpu.gpus(gpus), fit, MilliGpu.gpus(largest))
+
+
+def lacking(*resources: HostResource, **more: Any) -> NeverFits:
+    host = TooLittleHost(Cpu(200_000), Memory(2**41), Cpu(96_000), Memory(2**40), resources)
+    return msgspec.structs.replace(never(1, 1, 0), host=host, **more)
+
+
+def test_what_no_node_has_is_said_with_what_the_largest_has() -> None:
+    assert str(lacking("cpu")) == "group worker needs 200 cores for each task; the largest node with H100 has 96 cores"
+    assert str(lacking()).endswith("needs 200 cores and 2Ti of memory for each task; no node with H100 has all of that")
+    limited = str(lacking("memory", node_set="fast", nodes_allowed=2))
+    assert limited.endswith(
+        "needs 2Ti of memory for each task; the largest node that it may be on (fast) has 1Ti of memory"
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,9 +61,14 @@ def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
             "Up to 3 tasks of group worker would fit, or ask for a wider domain than one rack.",
         ),
         (
-            never(4, 8, 0),
-            "Ask for less CPU and memory per task of group worker: no node has that much beside its GPUs.",
+            lacking("cpu"),
+            "Ask for at most 96 cores for each task of group worker.",
         ),
+        (
+            lacking("cpu", "memory", node_set="fast", nodes_allowed=2),
+            "Ask for at most 96 cores and 1Ti of memory for each task of group worker, or let it be on more than 2 nodes.",
+        ),
+        (lacking(), "Ask for less CPU and memory for each task of group worker."),
         (never(4, 8, 4), "Each task group fits alone, but not all of them together: ask for fewer tasks."),
         (never(4, 8, 0, largest=0), OTHERWISE),
         (

@@ -14,12 +14,14 @@ from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName
 from solver.plan.estimates import AnyEstimate, EarliestStart
-from solver.plan.plan import Bind, Nominate, Plan, Waits
+from solver.plan.plan import Bind, Evict, Nominate, Plan, Waits
 from solver.plan.reasons import Protected
 from solver.policy.harm import Evictions, Protection
 from solver.policy.policy import Policy
 from solver.quota.victims import DAY, protected, protection_end
 from solver.round.solve import solve
+from tests.house.tracked import ROOT
+from tests.scenarios.loader import read_scenario
 from tests.solver.aftermath import applied, victims_gone
 from tests.solver.laws.book import Book
 from tests.solver.laws.generator import drawn
@@ -150,11 +152,71 @@ def test_a_limit_that_holds_beside_a_protection_is_named_with_it_where_it_has_no
     ]
 
 
-def test_what_others_than_policy_forbid_has_no_end_that_is_known() -> None:
-    world = with_jobs(asked(world_of(LENT.format(shield=""))), lambda job: msgspec.structs.replace(job, leaves="not"))
-    plan = solve(*world, optimise)
-    assert protections(plan) == (Protected("disruptionBudget", JobName("b1")),)
+def test_a_budget_has_no_end_that_is_known_where_no_guarantee_waits() -> None:
+    """What a fair share lacks is never overdue."""
+    text = "nodes n1=4\nclass any 0\nqueue a 0\nqueue b 0\nrun b1 b 2@n1 for 17m any\nrun b2 b 2@n1 for 16m any\nwait w a 2 for 2m"
+    kept = {"leaves": "not", "held_by": BUDGET}
+    plan = solve(*with_jobs(asked(world_of(text)), lambda job: msgspec.structs.replace(job, **kept)), optimise)
+    (told,) = protections(plan)
+    assert (told.by, told.until, told.budget) == ("disruptionBudget", None, BUDGET)
     assert not isinstance(waits(plan).estimate, EarliestStart)
+
+
+BUDGET = "PodDisruptionBudget lent/all"
+
+
+@pytest.mark.parametrize("optimiser", [optimise, None], ids=["program", "search"])
+@pytest.mark.parametrize(
+    ("hold_m", "shield", "told"),
+    [
+        (None, "", [("disruptionBudget", 8)]),
+        (5, "", [("disruptionBudget", 3)]),
+        (15, "", [("disruptionBudget", 13)]),
+        (5, "minRuntime=22m", [("minRuntime", 5), ("disruptionBudget", 3)]),
+        (15, "minRuntime=22m", [("minRuntime", 5), ("disruptionBudget", 13)]),
+        (1, "", None),
+    ],
+)
+def test_a_budget_is_named_with_its_end_and_passed_over_then(
+    hold_m: int | None, shield: str, told: list[tuple[str, int]] | None, optimiser: object
+) -> None:
+    """Submitted two minutes ago, with a guarantee that is overdue after ten."""
+    hold = None if hold_m is None else Duration(hold_m * MINUTE_MS)
+    world = asked(world_of(LENT.format(shield=shield)), disruption_budgets_hold_for=hold)
+    world = with_jobs(world, lambda job: msgspec.structs.replace(job, leaves="not", held_by=BUDGET))
+    world = World(world.snapshot, _reclaiming_after(world.policy, 10))
+    plan = solve(*world, optimiser)  # type: ignore[arg-type]
+    if told is None:
+        assert [step.past for step in plan.steps if isinstance(step, Evict)] == [BUDGET]
+        return
+    assert not any(isinstance(step, Evict) for step in plan.steps)
+    assert [(known.by, known.until) for known in protections(plan)] == [
+        (by, Instant(minutes * MINUTE_MS)) for by, minutes in told
+    ]
+    assert str(protections(plan)[-1]).startswith(
+        f"evicting b1 would make room, and {BUDGET} does not allow it now; it holds until"
+    )
+    last = Instant(max(minutes for _, minutes in told) * MINUTE_MS)
+    before = World(msgspec.structs.replace(world.snapshot, time=Instant(last - 1)), world.policy)
+    assert not any(isinstance(step, Evict) for step in solve(*before, optimiser).steps)  # type: ignore[arg-type]
+    then = World(msgspec.structs.replace(world.snapshot, time=last), world.policy)
+    later = solve(*then, optimiser)  # type: ignore[arg-type]
+    assert [(step.job, step.past) for step in later.steps if isinstance(step, Evict)] == [("b1", BUDGET)]
+
+
+@pytest.mark.parametrize("optimiser", [optimise, None], ids=["program", "search"])
+@pytest.mark.parametrize(("guaranteed", "leaving"), [(2, []), (4, ["a2"])])
+def test_a_budget_holds_lower_work_for_ever_where_its_queue_has_more_than_its_guarantee(
+    guaranteed: int, leaving: list[str], optimiser: object
+) -> None:
+    text = (
+        f"nodes n1=4\nclass batch 0\nclass urgent 100\nqueue a {guaranteed}\nqueue b 0\n"
+        "run a1 a 2@n1 for 90m batch\nrun a2 a 2@n1 for 80m batch\nwait w a 2 for 20m urgent"
+    )
+    world = with_jobs(world_of(text), lambda job: msgspec.structs.replace(job, leaves="not", held_by=BUDGET))
+    world = World(world.snapshot, _reclaiming_after(world.policy, 10))
+    plan = solve(*world, optimiser)  # type: ignore[arg-type]
+    assert [step.job for step in plan.steps if isinstance(step, Evict)] == leaving
 
 
 def test_nothing_is_said_to_a_job_that_could_take_nothing_anyway() -> None:
@@ -333,3 +395,14 @@ def test_when_what_protects_others_has_ended_the_job_starts(
     record_property("figure", f"of {kept + len(broken)} ends of protections {kept} as they were said")
     assert len(broken) <= not_kept, broken
     assert kept >= least
+
+
+def test_a_job_whose_promise_waits_for_one_that_may_not_leave_now_says_what_forbids_it() -> None:
+    scenario = read_scenario(ROOT / "tests" / "scenarios" / "promise-waits-for-cpu-that-somebody-still-has.yaml")
+    jobs = tuple(
+        msgspec.structs.replace(job, leaves="not", held_by="PodDisruptionBudget a/keep") if job.placement else job
+        for job in scenario.snapshot.jobs
+    )
+    plan = solve(msgspec.structs.replace(scenario.snapshot, jobs=jobs), scenario.policy, None)
+    (reason,) = (reason for said in plan.verdicts if isinstance(said, Waits) for reason in said.reasons)
+    assert str(reason) == "starts once compiles has made room, which PodDisruptionBudget a/keep does not allow now"

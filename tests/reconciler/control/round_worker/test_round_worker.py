@@ -51,9 +51,15 @@ def working() -> Iterator[Working]:
     fake = sys.executable, "-m", "tests.reconciler.control.optimiser.misbehaving", "good", "0"
     optimiser, opened = KillableOptimiser(fake), list[RoundWorker]()
 
-    def make(behaviour: str = "good", well: int = 0, from_gpus: int = 0, **limits: float) -> RoundWorker:
+    def make(
+        behaviour: str = "good",
+        well: int = 0,
+        from_gpus: int = 0,
+        report: Callable[[str], None] = lambda _: None,
+        **limits: float,
+    ) -> RoundWorker:
         command = worker_that(behaviour, well)
-        opened.append(RoundWorker(optimiser, SystemClock(), from_gpus, command, lambda _: None, **limits))
+        opened.append(RoundWorker(optimiser, SystemClock(), from_gpus, command, report, **limits))
         return opened[-1]
 
     yield make
@@ -141,6 +147,15 @@ def test_a_round_that_was_asked_for_ahead_is_not_asked_for_again(
     later = msgspec.structs.replace(snapshot, time=Instant(snapshot.time + 1_000))
     assert whole_round(worker, later, policy).plan.snapshot == later.digest
     assert len(questions) == 2
+
+
+def test_a_worker_that_dies_in_a_round_that_is_not_wanted_any_more_is_told(working: Working) -> None:
+    world, told = World(256, pending=60, full=0.8), list[str]()
+    worker = working("killed", report=told.append)
+    worker.ask(world.snapshot, world.policy)
+    later = msgspec.structs.replace(world.snapshot, time=Instant(world.snapshot.time + 1_000))
+    whole_round(worker, later, world.policy)
+    assert [line for line in told if "not wanted any more; another takes its place" in line]
 
 
 def test_what_changed_gives_the_same_plans_as_whole_snapshots(working: Working, questions: list[RoundQuestion]) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -21,7 +22,7 @@ from reconciler.model.review_findings import Converging, Loss, RackUse, Review, 
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.document import encode
-from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.quantities import Cpu, Duration, Instant, MilliGpu
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
@@ -306,3 +307,41 @@ def test_islands_that_nodes_tell_stay_and_those_that_a_change_takes_away_go() ->
     assert [node.island for node in on_inventory(told, declared, bare).nodes] == ["island-0001", "island-0002"]
     seen = snapshot_of(NOW, declared, ())
     assert [node.island for node in on_inventory(seen, bare, declared).nodes] == ["", ""]
+
+
+def test_a_cluster_with_nodes_of_its_own_has_these_whatever_is_declared() -> None:
+    """As on Kubernetes: n1 is declared and there, n2 declared alone, x there alone."""
+    base, head = (
+        side("base", repository(2, team="{}")).compiled.nodes,
+        side("head", repository(3, team="{}")).compiled.nodes,
+    )
+    n1, other = base[0], msgspec.structs.replace(base[1], name=NodeName("x"), gpus=())
+    seen = snapshot_of(NOW, (n1, other), (), inventory="reported")
+    assert on_inventory(seen, head, base).nodes == (n1, other)
+    renamed = tuple(msgspec.structs.replace(node, pool="fast", cordoned=True, cpu=Cpu(1_000)) for node in head)
+    first, second = on_inventory(seen, renamed, base).nodes
+    assert (first.pool, first.cordoned, first.cpu, second) == ("fast", True, 1_000, other)
+    assert first.gpus == n1.gpus
+    back = on_inventory(snapshot_of(NOW, (first, other), (), inventory="reported"), base, renamed)
+    assert back.nodes == (n1, other)
+    assert back.inventory == "reported"
+    little = snapshot_of(NOW, (msgspec.structs.replace(first, cpu=Cpu(500)),), (), inventory="reported")
+    assert on_inventory(little, base, renamed).nodes[0].cpu == 500
+    gone = on_inventory(snapshot_of(NOW, (first,), (), inventory="reported"), (), renamed).nodes
+    assert [(node.pool, node.cordoned) for node in gone] == [("fast", False)]
+
+
+def test_guarantees_are_held_against_the_gpus_that_are_there() -> None:
+    """Declared are 16; there are 24. Without declared nodes as well."""
+    before, after, beyond = (f"{{quota: [{{gpuType: H100, guaranteed: {count}}}]}}" for count in (8, 24, 25))
+    there = side("there", repository(3, vision=before)).compiled.nodes
+    seen = snapshot_of(NOW, there, (), inventory="reported")
+
+    def broken(nodes: int, guaranteed: str) -> list[str]:
+        base, head = (
+            side(name, repository(nodes, vision=spec)) for name, spec in (("base", before), ("head", guaranteed))
+        )
+        return [breach.message for breach in review(seen, base, head, None).breaches]
+
+    assert broken(2, after) == []
+    assert broken(2, beyond) == ["1 more H100 would be guaranteed than are there"]

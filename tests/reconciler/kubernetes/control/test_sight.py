@@ -191,7 +191,7 @@ def test_a_gang_that_no_budget_lets_go_is_not_asked_to() -> None:
     )
     sight = sight_of([node("n1", 4)], [pod("a", 1, "n1", labels=labels)], [budget])
     (job,) = snapshot_of_sight(sight).jobs
-    assert job.leaves == "not"
+    assert (job.leaves, job.held_by) == ("not", "PodDisruptionBudget vision/keep")
 
 
 def a_joiner(index: int, bound_s: int, phase: str = "Pending") -> Sent:

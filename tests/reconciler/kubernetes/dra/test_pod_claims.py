@@ -21,7 +21,7 @@ from tests.reconciler.kubernetes.dra.test_stock import written
 from tests.reconciler.kubernetes.dra.worlds import CLASSES, NOW, a_claim, a_request, profile, slices_of
 
 H100 = "H100-SXM5-80GB"
-READY = {
+READY: dict[str, Any] = {
     "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "20"},
     "conditions": [{"type": "Ready", "status": "True"}],
 }
@@ -170,3 +170,79 @@ def test_what_changes_one_by_one_is_what_it_is_at_once() -> None:
     at_once = Seen(claim)
     at_once.claims.pod(None, a_pod("p", "c", node="n1"))
     assert slowly.cluster() == at_once.cluster()
+
+
+def with_plugin(name: str, gpus: int, allocatable: int | None = None) -> KubeNode:
+    """A node of the world, as it is once a device plugin offers its GPUs as well."""
+    there = {**READY["allocatable"], names.GPU: str(gpus)}
+    status = {
+        **READY,
+        "capacity": there,
+        "allocatable": {**there, names.GPU: str(gpus if allocatable is None else allocatable)},
+    }
+    return read({"metadata": {"name": name, "labels": {names.GPU_TYPE: H100}}, "status": status}, KubeNode)
+
+
+def asking(name: str, gpus: int = 1, *claims: str) -> Pod:
+    resources = {"requests": {"cpu": "1", names.GPU: str(gpus)}}
+    return a_pod(name, *claims, containers=[{"name": "main", "resources": resources}])
+
+
+def nodes_of(seen: Seen, name: str) -> list[NodeName]:
+    """Where a pod may be, of the two nodes."""
+    gang = seen.gang(name)
+    assert gang.job is not None, gang.refusals
+    group = gang.job.spec.task_groups[0]
+    return sorted(
+        next((one.nodes for one in gang.node_sets if one.name == group.nodes), (NodeName("n1"), NodeName("n2")))
+    )
+
+
+def test_pods_get_gpus_where_these_are_had_as_they_ask_for_them() -> None:
+    seen = Seen(a_claim(a_request("r", devices.DRIVER)))
+    seen.claims.pod(None, asking("plain"))
+    assert "of 2 nodes there are 0 whose GPUs a device plugin offers" in str(seen.gang("plain").refusals[0])
+    plain = read({"metadata": {"name": "n2"}, "status": READY}, KubeNode)
+    seen.claims.node(plain, with_plugin("n2", 2))
+    seen.claims.pod(None, a_pod("claims", "c"))
+    seen.claims.pod(None, a_pod("neither", containers=[{"name": "main"}]))
+    assert (nodes_of(seen, "plain"), nodes_of(seen, "claims"), nodes_of(seen, "neither")) == (
+        ["n2"],
+        ["n1"],
+        ["n1", "n2"],
+    )
+    seen.claims.pod(None, asking("both", 1, "c"))
+    assert [refusal.code for refusal in seen.gang("both").refusals] == ["mixed-gpus"]
+
+
+def test_gpus_that_are_offered_in_both_ways_are_there_once() -> None:
+    seen = Seen()
+    plain = read({"metadata": {"name": "n1"}, "status": READY}, KubeNode)
+    seen.claims.node(plain, both := with_plugin("n1", 2))
+    first = seen.cluster().nodes[0]
+    assert [gpu.id for gpu in first.gpus] == ["n1/0", "n1/1"]
+    assert [(name, remark.code) for name, remark in seen.cluster().remarks] == [("n1", "gpus-twice")]
+    seen.claims.node(both, gone := with_plugin("n1", 2, 0))
+    assert [(gpu.id, gpu.healthy) for gpu in seen.cluster().nodes[0].gpus] == [("GPU-n1-0", True), ("GPU-n1-1", True)]
+    assert seen.cluster().remarks == ()
+    seen.claims.node(gone, both)
+    assert seen.cluster().nodes[0] == first
+
+
+def test_what_claims_of_others_have_is_not_there_for_a_plugin_either() -> None:
+    claims = [a_claim(a_request("r", devices.DRIVER), name=name) for name in "cd"]
+    seen = Seen(*claims)
+    seen.claims.node(read({"metadata": {"name": "n1"}, "status": READY}, KubeNode), with_plugin("n1", 2))
+    for number, claim in enumerate(claims, 1):
+        needs = seen.claims.stock.needs(pod := a_pod("p", claim.metadata.name))
+        assert isinstance(needs, Needs)
+        found = seen.claims.stock.allot(pod, needs, NodeName("n1"), NOW)
+        assert not isinstance(found, NoDevices)
+        seen.claims.claim(claim, written(found[0]))
+        assert len(seen.cluster().nodes[0].gpus) == 2 - number
+
+
+def test_claims_that_no_node_can_meet_are_not_blamed_on_what_pods_select() -> None:
+    seen = Seen(a_claim(a_request("r", devices.DRIVER, "false")))
+    seen.claims.pod(None, a_pod("p", "c"))
+    assert "of 2 nodes there are 0 that have devices for its ResourceClaims" in str(seen.gang("p").refusals[0])

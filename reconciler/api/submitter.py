@@ -1,0 +1,70 @@
+"""Takes in jobs, arrays and pipelines, whichever way they were asked for: judged, written, told of, and the loop woken."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from starlette.requests import Request
+
+from reconciler.api.authorisation import Authorisation
+from reconciler.api.problems import RequestRefusedError
+from reconciler.api.services import Services
+from reconciler.api.submission import require_admissible, require_known_dependencies, require_startable
+from reconciler.documents.job import NamedJob
+from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Submission
+from reconciler.protocols.history import Event
+from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError
+from solver.model.workload import JobName
+
+
+class JobSubmitter:
+    """Of one server. Any thread may ask."""
+
+    def __init__(self, services: Services, authority: Authorisation) -> None:
+        self._services, self._authority = services, authority
+
+    def judged(self, request: Request, job: NamedJob, idempotency_key: str) -> Submission:
+        """What is asked for, if nothing is against it. Raises RequestRefusedError."""
+        self._authority.require(request, "submit", job.spec.queue)
+        if job.spec.array is not None:
+            message = f"{job.name} is an array: many jobs, and no single one."
+            raise RequestRefusedError(422, "is-an-array", message, "Submit it to /v1/groups.")
+        new = NewJob(job.name, job.spec)
+        require_admissible(self._services, [new])
+        require_known_dependencies(self._services, [new])
+        now, user = self._services.clock.now(), request.state.user
+        require_startable(self._services, [new], user)
+        return Submission(job.name, job.spec, user, now, idempotency_key)
+
+    def take_in(self, asked: Sequence[Submission]) -> list[AcceptedJob | DuplicateJobError]:
+        """Accept jobs that were judged: one write, and one for what is told of those that are new. `tell` follows."""
+        became = self._services.jobs.submit_each(asked)
+        new = [each.record for each in became if isinstance(each, AcceptedJob) and each.is_new]
+        self._services.history.record_events(
+            Event(job.submitted_at, "submitted", job.name, f"to {job.spec.queue}", job.user, "queued") for job in new
+        )
+        return became
+
+    def take_in_group(self, request: Request, batch: Batch, idempotency_key: str) -> tuple[GroupRecord, bool]:
+        """Judge and accept an array or a pipeline with all its jobs, or nothing of it; whether it is new.
+
+        Raises RequestRefusedError, DuplicateJobError.
+        """
+        for queue in sorted({job.spec.queue for job in batch.jobs}):
+            self._authority.require(request, "submit", queue)
+        require_admissible(self._services, batch.jobs)
+        require_known_dependencies(self._services, batch.jobs)
+        now, user = self._services.clock.now(), request.state.user
+        require_startable(self._services, batch.jobs, user)
+        group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
+        self.tell([job.name for job in batch.jobs])
+        is_new = (group.submitted_at, group.user) == (now, user)
+        if is_new:
+            cause = f"{group.kind} of {len(batch.jobs)} jobs"
+            self._services.history.record_event(Event(now, "submitted", group.name, cause, user))
+        return group, is_new
+
+    def tell(self, names: Collection[JobName]) -> None:
+        """Jobs are on record that a round can serve now."""
+        self._services.submitted(names)
+        self._services.wake()
