@@ -72,12 +72,16 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[all]"
+# What the image installs is what is tested: the same versions, and from any index, so without their hashes.
+$(VENV)/constraints.txt: deploy/image/requirements.txt | $(VENV)/bin/python
+	sed 's/ --hash=.*//' $< > $@
+
+$(VENV)/.installed: pyproject.toml $(VENV)/constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --editable ".[all]"
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --group dev
 	touch $@
 
 clean:

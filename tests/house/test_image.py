@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +16,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from hack.image_lock import BUILD, IMAGE, RUN, build_wishes, wishes
+from hack.image_lock import BUILD, IMAGE, PYTHON, RUN, build_wishes, wishes
 from reconciler.documents.schemas import data_folder
 from tests.house.tracked import ROOT, tracked
 
@@ -113,6 +115,14 @@ def test_what_is_installed_is_pinned_as_the_project_asks(file: Path, wanted: tup
         name = re.sub(r"[-_.]+", "-", wish.name).lower()
         assert name in pinned, f"{wish}: not pinned"
         assert pinned[name] in wish.specifier, f"{wish}: {pinned[name]} is pinned"
+
+
+@pytest.mark.skipif(".venv-floors" in sys.prefix, reason="the oldest versions are tested on purpose")
+@pytest.mark.skipif(f"{sys.version_info[0]}.{sys.version_info[1]}" != PYTHON, reason=f"the lock is Python {PYTHON}'s")
+def test_the_tests_run_on_what_the_image_installs() -> None:
+    """If this fails, install anew: `make clean test`."""
+    pinned = dict(pins(RUN))
+    assert {name: metadata.version(name) for name in pinned} == pinned
 
 
 def test_what_a_wheel_ships_is_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

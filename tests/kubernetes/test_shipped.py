@@ -128,10 +128,51 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     ]["volumes"]
 
 
+PLACED: dict[str, Any] = {
+    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "topology.kubernetes.io/zone",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "quorate"}},
+        }
+    ],
+    "tolerations": [{"key": "infra", "operator": "Exists"}],
+    "nodeSelector": {"infra": "yes"},
+}
+"""What a PodSpec says under the same names."""
+MORE: dict[str, Any] = {
+    "extraEnv": [{"name": "SSL_CERT_FILE", "value": "/etc/certificates/ca.crt"}],
+    "extraVolumes": [{"name": "certificates", "configMap": {"name": "company", "optional": True}}],
+    "extraVolumeMounts": [{"name": "certificates", "mountPath": "/etc/certificates", "readOnly": True}],
+    "podLabels": {"team": "platform"},
+    "podAnnotations": {"note": "a: b"},
+    "image.pullSecrets": ["registry"],
+}
+
+
+@pytest.mark.kubernetes
+def test_what_a_site_adds_comes_beside_what_is_there() -> None:
+    plain = chart()["Deployment", NAMESPACE, "quorate"]["spec"]["template"]
+    added = chart(**PLACED, **MORE)["Deployment", NAMESPACE, "quorate"]["spec"]["template"]
+    assert {name: added["spec"][name] for name in PLACED} == PLACED
+    assert "podAntiAffinity" in plain["spec"]["affinity"]
+    assert added["spec"]["volumes"] == [*plain["spec"]["volumes"], *MORE["extraVolumes"]]
+    assert added["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+    assert added["metadata"]["labels"] == {**plain["metadata"]["labels"], **MORE["podLabels"]}
+    assert added["metadata"]["annotations"] == MORE["podAnnotations"]
+    (before,), (after,) = plain["spec"]["containers"], added["spec"]["containers"]
+    assert after["env"] == [*before["env"], *MORE["extraEnv"]]
+    assert after["volumeMounts"] == [*before["volumeMounts"], *MORE["extraVolumeMounts"]]
+
+
 @pytest.mark.kubernetes
 @pytest.mark.parametrize(
     ("values", "said"),
     [
+        ({"podLabels": {"app.kubernetes.io/name": "other"}}, "/podLabels"),
+        ({"extraEnv": [{"value": "nameless"}]}, "/extraEnv/0"),
         ({"policies__repo": ""}, "/policies/repo"),
         ({"policies__repo": "https://token@git.example.com/policy.git"}, "/policies/repo"),
         ({"image__digest": "latest"}, "/image/digest"),
@@ -204,6 +245,31 @@ class TestInstalled:
                 loose["spec"] = {**template["spec"], "hostNetwork": True}
                 with pytest.raises(NotAllowedError, match="restricted"):
                     await api.create(path_of(loose), loose)
+
+        asyncio.run(story())
+
+    def test_the_server_takes_the_rules_of_what_is_reached(self, shipped: Cluster) -> None:
+        rules = [{"ports": [{"port": 443, "protocol": "TCP"}], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]
+        key = ("NetworkPolicy", NAMESPACE, "quorate-egress")
+        assert key not in chart()
+        policy = chart(networkPolicy__egress=rules)[key]
+
+        async def story() -> None:
+            async with session(shipped) as api:
+                made = await api.create(path_of(policy, dryRun="All"), policy)
+                assert made["spec"]["egress"] == rules
+                assert made["spec"]["policyTypes"] == ["Egress"]
+
+        asyncio.run(story())
+
+    def test_the_server_takes_what_a_site_adds(self, shipped: Cluster) -> None:
+        deployment = chart(**PLACED, **MORE)["Deployment", NAMESPACE, "quorate"]
+        deployment["metadata"]["name"] = "with-all"
+
+        async def story() -> None:
+            async with session(shipped) as api:
+                made = await api.create(path_of(deployment, dryRun="All"), deployment)
+                assert made["spec"]["template"]["spec"]["volumes"][-1]["name"] == "certificates"
 
         asyncio.run(story())
 
