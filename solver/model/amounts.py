@@ -14,6 +14,9 @@ from solver.model.quantities import Memory
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 
+PLACES: Final = "pods"
+"""How many pods a node takes, whatever else they ask for: Kubernetes' own name."""
+
 PORT_PREFIX: Final = "hostPort/"
 """A port of a node, as PREFIX PROTOCOL/NUMBER, on all of its addresses; with /ADDRESS on that one."""
 
@@ -62,6 +65,21 @@ def read_amounts(written: object) -> Amounts:
 def amount_in_words(amount: int) -> str:
     """2, or 100Gi."""
     return str(Memory(amount)) if amount >= _SPELLED_OUT_MIN else str(amount)
+
+
+def in_words(name: str, amount: int) -> str:
+    """`2 rdma/hca`, `100Gi ephemeral-storage`, `port 8080 (TCP) on its node`, `1 place for pods`."""
+    if is_port(name):
+        return f"{port_in_words(name)} on its node"
+    if name == PLACES:
+        return f"{amount} {'place' if amount == 1 else 'places'} for pods"
+    return f"{amount_in_words(amount)} {name}"
+
+
+def port_in_words(name: str) -> str:
+    """`port 8080 (TCP)`, or `port 8080 (TCP) of 10.0.0.1`."""
+    protocol, number, *address = name.removeprefix(PORT_PREFIX).split("/", 2)
+    return f"port {number} ({protocol}){f' of {address[0]}' if address else ''}"
 
 
 def is_port(name: str) -> bool:
