@@ -25,6 +25,7 @@ from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.pipelines import PipelineSpec
 from reconciler.model.retry_policy import RetryPolicy
 from reconciler.model.review_findings import Review
+from solver.model.amounts import Amounts
 from solver.model.cluster import GpuType
 from solver.model.document import encode
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -63,6 +64,7 @@ QUANTITIES = {
     Memory: "memory size",
     Duration: "duration",
     Instant: "time",
+    Amounts: "amounts by name",
 }
 SCALARS: dict[type, str] = {
     inspect.StrType: "string",
