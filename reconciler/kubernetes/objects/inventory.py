@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.crowd import Crowd, PodKey
 from reconciler.kubernetes.objects.device_assignment import Held, devices_on
 from reconciler.kubernetes.objects.domains import Position, positions
@@ -23,7 +22,7 @@ from reconciler.kubernetes.objects.nodes import (
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.wire import KubeNode
 from reconciler.model.declared_nodes import with_declaration
-from solver.model.amounts import is_port
+from solver.model.amounts import PLACES, is_port
 from solver.model.cluster import GpuType, Node, NodeName
 
 
@@ -144,7 +143,7 @@ class KubeNodeIndex:
 
     def _count_resources(self, crowd: Crowd) -> None:
         """Once others are asked for than before, the nodes that say something of these are looked at again."""
-        counted = sorted({names.PODS, *self._asking})
+        counted = sorted({PLACES, *self._asking})
         if counted == self._counted:
             return
         others = set(counted).symmetric_difference(self._counted)

@@ -70,9 +70,6 @@ GPU_COUNT: Final = "nvidia.com/gpu.count"
 MIG_CONFIG: Final = "nvidia.com/mig.config"
 MIG_STATE: Final = "nvidia.com/mig.config.state"
 
-PODS: Final = "pods"
-"""How many pods a node takes, whatever they ask for."""
-
 # Kueue: kueue.sigs.k8s.io, reference "Labels and Annotations".
 KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 KUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"

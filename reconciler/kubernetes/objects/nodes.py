@@ -18,7 +18,8 @@ from reconciler.kubernetes.objects.requests import PLACE, Requests, most_of, plu
 from reconciler.kubernetes.objects.selectors import CONDITION_TAINTS
 from reconciler.kubernetes.objects.wire import Amounts, KubeNode, Meta, Pod
 from reconciler.model.gpu_products import is_of_instances, type_of_product
-from solver.model.amounts import Amounts, amounts_of, is_port, unsaid
+from solver.model.amounts import PLACES, amounts_of, is_port, unsaid
+from solver.model.amounts import Amounts as SolverAmounts
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.mig import mig_model
 from solver.model.mig_layout import model_of_type
@@ -165,7 +166,7 @@ def solver_node(
     )
 
 
-def _resources(node: SeenNode, used: Requests, counted: Iterable[str]) -> Amounts:
+def _resources(node: SeenNode, used: Requests, counted: Iterable[str]) -> SolverAmounts:
     """Of those that count, what a node has. Of a port it has all, unless pods of others listen on it."""
     left: dict[str, int] = {}
     for name in counted:
@@ -173,7 +174,7 @@ def _resources(node: SeenNode, used: Requests, counted: Iterable[str]) -> Amount
             there = Fraction(unsaid(name) if name in used else 0)
         else:
             # One that does not say how many pods it takes is no kubelet's: to it all may go.
-            there = node.offered.get(name, Fraction(most_of(name) if name == names.PODS else 0))
+            there = node.offered.get(name, Fraction(most_of(name) if name == PLACES else 0))
         if there:
             left[name] = max(0, down(there - used.get(name, Fraction(0))))
     return amounts_of(left)

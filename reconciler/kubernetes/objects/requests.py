@@ -18,11 +18,11 @@ import msgspec
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.amounts import amount
 from reconciler.kubernetes.objects.wire import Amounts, KubeContainer, PodSpec, Resources, Wire, read
-from solver.model.amounts import PORT_PREFIX, WHOLE_PORT
+from solver.model.amounts import PLACES, PORT_PREFIX, WHOLE_PORT
 
 Requests = dict[str, Fraction]
 
-_MOST: Final = {"cpu": 10**6, "memory": 10**18, names.GPU: 10**4}
+_MOST: Final = {"cpu": 10**6, "memory": 10**18, names.GPU: 10**4, PLACES: 10**6}
 _MOST_OF_OTHERS: Final = 10**15
 
 _ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0"})  # noqa: S104 (as pods write it)
@@ -75,7 +75,7 @@ def requests_in(written: bytes) -> Requests:
     return {**asked, **PLACE, **_ports(spec)}
 
 
-PLACE: Final[Requests] = {names.PODS: Fraction(1)}
+PLACE: Final[Requests] = {PLACES: Fraction(1)}
 """What any pod takes: its place."""
 
 
