@@ -13,6 +13,7 @@ from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.model.amounts import Amounts, amounts_of, unsaid
 from solver.model.cluster import Node, NodeName
+from solver.model.document import decode, encode, pack, unpack
 from solver.model.quantities import Cpu
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
@@ -47,6 +48,15 @@ def test_no_plan_asks_more_of_a_node_than_it_has(world: World) -> None:
         plan = solve(snapshot, policy, optimiser)
         assert violations(snapshot, policy, plan) == ()
         assert not overfull(snapshot, plan)
+
+
+@worlds(60)
+@given(ASKING)
+def test_snapshots_and_plans_on_record_keep_them(world: World) -> None:
+    snapshot, policy = world
+    kept = decode(encode(snapshot), Snapshot)
+    assert kept == snapshot == unpack(pack(snapshot), Snapshot)
+    assert encode(solve(kept, policy, None)) == encode(solve(snapshot, policy, None))
 
 
 @worlds(100)
