@@ -8,6 +8,7 @@ from reconciler.api.payloads import JobView
 from reconciler.cli.times import local, span
 from reconciler.lifecycle.jobs.idleness import idle_for
 from reconciler.model.intervention_record import Intervention
+from solver.model.amounts import PLACES, in_words
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.shape import Shape
 from solver.model.workload import JobSpec, TaskPlacement
@@ -62,6 +63,8 @@ def shape_words(shape: Shape) -> str:
         f"a MIG instance {shape.mig}{types}" if shape.mig is not None else "",
         f"{shape.cpu} CPU cores" if shape.cpu else "",
         f"{shape.memory} memory" if shape.memory else "",
+        # Each pod takes a place: only more than that is worth a word.
+        *(in_words(*each) for each in shape.resources.items() if each != (PLACES, 1)),
     )
     return ", ".join(part for part in parts if part) or "no resources of its own"
 

@@ -10,6 +10,7 @@ from typing import Final
 from reconciler.documents.declarations import Declaration
 from reconciler.documents.topology import Position, TopologySpec, data_near, positions, topology_problems
 from reconciler.model.problem import Problem, did_you_mean
+from solver.model.amounts import NONE, Amounts
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.model.document import Document
 from solver.model.mig_layout import model_of_type
@@ -42,6 +43,7 @@ class NodePoolSpec(Document, frozen=True):
     mig_model: MigModelName | None = None
     data: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    resources: Amounts = NONE
     cordoned: tuple[NodeName, ...] = ()
 
     @property
@@ -149,6 +151,7 @@ def _node(
         links=links,
         data=data,
         labels=tuple(sorted(spec.labels)),
+        resources=spec.resources,
         cordoned=name in spec.cordoned,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from solver.model.amounts import NONE, Amounts, amounts_of
 from solver.model.cluster import Node
 
 
@@ -11,8 +12,8 @@ def with_declaration(declared: Node | None, seen: Node) -> Node:
     """A node of the cluster with what Git declares of the node of that name; None: Git does not know it.
 
     Git goes before labels in what a node is for: its pool, its domains (all of them, if it declares any), links and data, and that
-    it is closed. What there is only the cluster knows: whether it is ready, its GPUs, its CPU and memory, of which jobs may use no
-    more than Git says. A node that only Git knows is not there, so it is not asked about.
+    it is closed. What there is only the cluster knows: whether it is ready, its GPUs, its CPU, memory and other resources, of which
+    jobs may use no more than Git says. A node that only Git knows is not there, so it is not asked about.
     """
     if declared is None:
         return seen
@@ -29,6 +30,7 @@ def with_declaration(declared: Node | None, seen: Node) -> Node:
         ready=seen.ready and declared.ready,
         cpu=min(seen.cpu, declared.cpu),
         memory=min(seen.memory, declared.memory),
+        resources=_no_more(seen.resources, declared.resources),
     )
 
 
@@ -42,8 +44,20 @@ def redeclared(seen: Node, before: Node | None, now: Node | None) -> Node:
     opened = msgspec.structs.replace(seen, cordoned=seen.cordoned and not (before and before.cordoned))
     if now is None:
         return opened
-    # Where Git said how much CPU and memory jobs may use, there may be more.
+    # Where Git said how much of something jobs may use, there may be more.
     cpu = now.cpu if before and seen.cpu == before.cpu else seen.cpu
     memory = now.memory if before and seen.memory == before.memory else seen.memory
+    limited = before.resources if before else NONE
+    more = {
+        name: now.resources.get(name, there) if there == limited.get(name) else there
+        for name, there in seen.resources.items()
+    }
     gpu_type = now.gpu_type if seen.gpus and now.gpu_type else seen.gpu_type
-    return with_declaration(now, msgspec.structs.replace(opened, cpu=cpu, memory=memory, gpu_type=gpu_type))
+    changed = msgspec.structs.replace(opened, cpu=cpu, memory=memory, gpu_type=gpu_type, resources=amounts_of(more))
+    return with_declaration(now, changed)
+
+
+def _no_more(seen: Amounts, declared: Amounts) -> Amounts:
+    if seen.keys().isdisjoint(declared):
+        return seen
+    return amounts_of({name: min(there, declared.get(name, there)) for name, there in seen.items()})

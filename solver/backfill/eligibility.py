@@ -7,6 +7,7 @@ lie inside guarantees when they start. What is reserved when a round begins stay
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -17,8 +18,8 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.free_resources import Reserved
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.inflight import Reservation
-from solver.model.quantities import Cpu, Instant, Memory
-from solver.model.shape import Shape
+from solver.model.quantities import Instant
+from solver.model.shape import Shape, beside_of, taking
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskPlacement
 from solver.placement.views import fits
@@ -114,7 +115,7 @@ def is_live(reservation: Reservation, room: FreeCapacity, spec: JobSpec) -> bool
 
 
 def kept_for(reservations: Iterable[Reservation], jobs: Mapping[JobName, Job], ends: KnownEnds) -> Reserved:
-    """What each reservation keeps now: its devices, and of CPU and memory what will not have been given back by its start."""
+    """What each reservation keeps now: its devices, and beside them what will not have been given back by its start."""
     kept: dict[JobName, tuple[tuple[TaskPlacement, Shape], ...]] = {}
     for reservation in reservations:
         shapes = {group.name: group.shape for group in jobs[reservation.holder].spec.task_groups}
@@ -123,30 +124,27 @@ def kept_for(reservations: Iterable[Reservation], jobs: Mapping[JobName, Job], e
             needs.setdefault(task.node, []).append(task)
         back = given_back(ends, reservation.start)
         kept[reservation.holder] = tuple(
-            _kept_on(node, [(task, shapes[task.group]) for task in tasks], back.get(node, (0, 0)))
+            _kept_on(node, [(task, shapes[task.group]) for task in tasks], back[node])
             for node, tasks in sorted(needs.items())
         )
     return kept
 
 
 def _kept_on(
-    node: NodeName, needs: Sequence[tuple[TaskPlacement, Shape]], back: tuple[int, int]
+    node: NodeName, needs: Sequence[tuple[TaskPlacement, Shape]], back: Counter[str]
 ) -> tuple[TaskPlacement, Shape]:
     devices = tuple(device for task, _ in needs for device in task.devices)
-    cpu = Cpu(max(0, sum(shape.cpu for _, shape in needs) - back[0]))
-    memory = Memory(max(0, sum(shape.memory for _, shape in needs) - back[1]))
-    return TaskPlacement("", 0, node, devices), Shape(len(devices), cpu=cpu, memory=memory)
+    kept = beside_of(shape for _, shape in needs) - back
+    return TaskPlacement("", 0, node, devices), taking(len(devices), kept)
 
 
-def given_back(ends: KnownEnds, by: Instant) -> dict[NodeName, tuple[int, int]]:
-    """CPU and memory per node of those that will have ended by then."""
-    back: dict[NodeName, tuple[int, int]] = {}
+def given_back(ends: KnownEnds, by: Instant) -> defaultdict[NodeName, Counter[str]]:
+    """By node and name what those will have given back beside GPUs that will have ended by then."""
+    back = defaultdict[NodeName, Counter[str]](Counter)
     for holder, end in ends:
         shapes = {group.name: group.shape for group in holder.job.spec.task_groups}
         for task in holder.tasks if end <= by else ():
-            cpu, memory = back.get(task.node, (0, 0))
-            shape = shapes.get(task.group, Shape())
-            back[task.node] = (cpu + shape.cpu, memory + shape.memory)
+            back[task.node].update(shapes.get(task.group, Shape()).beside)
     return back
 
 

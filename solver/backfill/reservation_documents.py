@@ -17,10 +17,11 @@ from solver.backfill.eligibility import EndTimes, KnownEnds, given_back, may_bac
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.free_resources import Reserved
 from solver.capacity.reserved_view import Against
+from solver.model.amounts import is_port
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.inflight import Reservation
-from solver.model.quantities import Cpu, Instant, Memory
-from solver.model.shape import Shape
+from solver.model.quantities import Instant
+from solver.model.shape import Shape, taking
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, TaskPlacement
 from solver.policy.policy import Policy
@@ -48,7 +49,7 @@ def document_reservations(snapshot: Snapshot) -> tuple[Reservation, ...]:
 
 
 def kept_by(declared: Iterable[Reservation], room: FreeCapacity, ends: KnownEnds, now: Instant) -> Reserved:
-    """What is hidden from the jobs that each holds back: its GPUs, and their share of each node's CPU and memory.
+    """What is hidden from the jobs that each holds back: its GPUs, and their share of what each node has beside them.
 
     A node of which all GPUs are kept is kept whole. Of another, nothing is kept beside GPUs that will still be used.
     """
@@ -61,15 +62,12 @@ def _kept_on(task: TaskPlacement, room: FreeCapacity, ends: KnownEnds, by: Insta
     number = room.index[task.node]
     node, gpus = room.nodes[number], len(task.devices)
     if gpus == len(node.gpus):
-        return task, Shape(gpus, cpu=node.cpu, memory=node.memory)
+        return task, taking(gpus, node.beside)
     ending = {device for holder, end in ends if end <= by for other in holder.tasks for device in other.devices}
     idle = len(set(task.devices) & (ending | set(room.free_devices[number])))
-    cpu, memory = given_back(ends, by).get(task.node, (0, 0))
-    return task, Shape(
-        gpus,
-        cpu=Cpu(max(0, node.cpu * idle // len(node.gpus) - cpu)),
-        memory=Memory(max(0, node.memory * idle // len(node.gpus) - memory)),
-    )
+    back = given_back(ends, by)[task.node]
+    shares = {name: has * idle // len(node.gpus) - back[name] for name, has in node.beside.items() if not is_port(name)}
+    return task, taking(gpus, {name: max(0, share) for name, share in shares.items()})
 
 
 def kept_from(

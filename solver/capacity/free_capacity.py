@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 
+from solver.capacity.free_amounts import FreeAmounts
 from solver.capacity.free_resources import FreeResources
 from solver.capacity.inventory import NodeInventory, inventory_of, renewed
 from solver.capacity.masks import masks_of
@@ -89,8 +90,7 @@ class FreeCapacity(FreeResources):
             type_of_node=known.type_of_node,
             open_nodes=opened,
             free_gpus=np.array([len(ids) for ids in devices], dtype=np.int64) * opened,
-            free_cpu=known.cpu * opened,
-            free_memory=known.memory * opened,
+            free_beside=FreeAmounts(opened, known.beside),
             free_devices=list(devices),
             index=known.index,
             partitions=partitions,
@@ -106,8 +106,7 @@ class FreeCapacity(FreeResources):
         if isinstance(shape, SharedShape):
             return [(self._take_share(node, shape),) for _ in range(tasks)]
         self._will_change(node)
-        self.free_cpu[node] -= shape.cpu * tasks
-        self.free_memory[node] -= shape.memory * tasks
+        self._take_beside(node, shape, tasks)
         wanted = shape.gpus * tasks
         missing = wanted - len(self.free_devices[node])
         free = self.free_devices[node] + (self.partitions.make_whole(node, missing) if missing > 0 else [])
@@ -120,22 +119,28 @@ class FreeCapacity(FreeResources):
     def take_instances(self, node: int, shape: MigShape, tasks: int) -> list[MigSlot]:
         """Give tasks their MIG instances on one node."""
         self._will_change(node)
-        self.free_cpu[node] -= shape.cpu * tasks
-        self.free_memory[node] -= shape.memory * tasks
+        self._take_beside(node, shape, tasks)
         slots = self.partitions.take(node, shape, tasks, self.free_devices[node])
         self._not_free(node, {slot.gpu for slot in slots})
         return slots
 
+    def _take_beside(self, node: int, shape: Shape, tasks: int) -> None:
+        """CPU, memory and others of so many tasks; less than 0: they are given back."""
+        self.free_cpu[node] -= shape.cpu * tasks
+        self.free_memory[node] -= shape.memory * tasks
+        if shape.resources:
+            self.free_beside.take(node, shape.resources.items(), tasks)
+
     def has_free(self, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> bool:
         """Whether all these tasks could be where they say, on exactly their devices."""
         with self.trying():
-            nodes = set()
+            taken = set[tuple[str, int]]()
             for task, shape in tasks:
                 if not self._offers_to(task, shape):
                     return False
                 self.occupy([(task, shape)])
-                nodes.add(self.index[task.node])
-            return all(self.free_cpu[node] >= 0 and self.free_memory[node] >= 0 for node in nodes)
+                taken.update((name, self.index[task.node]) for name in shape.beside)
+            return all(self.free_beside[name][node] >= 0 for name, node in taken)
 
     def occupy(self, held: Iterable[tuple[TaskPlacement, Shape]], *, is_new: bool = True) -> None:
         """These tasks hold exactly their devices.
@@ -180,8 +185,7 @@ class FreeCapacity(FreeResources):
             return
         self._will_change(node)
         self.changes.gain()
-        self.free_cpu[node] += shape.cpu
-        self.free_memory[node] += shape.memory
+        self._take_beside(node, shape, -1)
         healthy = self._healthy(node)
         if task.devices == healthy and not self.free_devices[node] and node not in self.shared:
             # It had the whole node, as large gangs do.
@@ -235,8 +239,7 @@ class FreeCapacity(FreeResources):
 
     def _hold(self, node: int, task: TaskPlacement, shape: Shape, domain: TrustDomain, *, is_new: bool = True) -> None:
         self._will_change(node)
-        self.free_cpu[node] -= shape.cpu
-        self.free_memory[node] -= shape.memory
+        self._take_beside(node, shape, 1)
         if task.share is not None or node in self.shared:
             self._hold_share(node, task, domain)
         if task.mig is not None and is_new:
@@ -272,8 +275,7 @@ class FreeCapacity(FreeResources):
         numbers = list(nodes)
         is_open = self.open_nodes[numbers]
         self.free_gpus[numbers] = [len(inventory.healthy[node]) for node in numbers] * is_open
-        self.free_cpu[numbers] = inventory.cpu[numbers] * is_open
-        self.free_memory[numbers] = inventory.memory[numbers] * is_open
+        self.free_beside.empty(numbers, inventory.beside)
         self.changes.gain()
 
     def _hold_together(self, node: int, tasks: Sequence[Held]) -> None:
@@ -286,6 +288,8 @@ class FreeCapacity(FreeResources):
             return
         self.free_cpu[node] -= sum([shape.cpu for _, shape, _ in tasks])
         self.free_memory[node] -= sum([shape.memory for _, shape, _ in tasks])
+        for resources in [shape.resources for _, shape, _ in tasks if shape.resources]:
+            self.free_beside.take(node, resources.items(), 1)
         devices = {device for task, _, _ in tasks for device in task.devices}
         self.free_devices[node] = [device for device in self.free_devices[node] if device not in devices]
         if slots := [task.mig for task, _, _ in tasks if task.mig is not None]:

@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.capacity.changes import ChangeLog
+from solver.capacity.free_amounts import FreeAmounts
 from solver.capacity.gpu_parts import GpuParts, Instances, MadeWhole, Milli, Parts, SharedSlots
 from solver.capacity.offers import Offer, Offers, TaskDemand
 from solver.capacity.partitions import MigPartitions
 from solver.capacity.shared_gpus import SharedGpus
+from solver.model.amounts import CPU, MEMORY
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import DeviceId, GpuType, Level, Node, NodeName
 from solver.model.quantities import MILLI_PER_GPU
@@ -30,8 +32,7 @@ class _Before(NamedTuple):
     """What a node had before something was tried."""
 
     gpus: int
-    cpu: int
-    memory: int
+    beside: list[int]
     devices: list[DeviceId]
     shared: SharedGpus | None
 
@@ -47,12 +48,13 @@ def _need(shape: Shape, gpu_type: GpuType | None, fresh: bool, is_partitioned: b
     elif is_partitioned:
         parts = MadeWhole(max(1, shape.gpus))
     gpus = max(1, shape.gpus) if shape.uses_gpus and parts is None else 0
-    return TaskDemand(gpus, shape.cpu, shape.memory, gpu_type, nodes_of(shape), parts)
+    beside = tuple((name, amount) for name, amount in shape.beside.items() if amount)
+    return TaskDemand(gpus, beside, gpu_type, nodes_of(shape), parts)
 
 
 @dataclass(slots=True)
 class FreeResources:
-    """Free GPUs, CPU (milli-cores) and memory (bytes) per node, in the order of the snapshot's nodes.
+    """Free GPUs, and what is free beside them, per node, in the order of the snapshot's nodes.
 
     A GPU is free as a whole (`free_gpus`, `free_devices`), divided (`shared`, for nodes that have such), in MIG mode
     (`partitions`), or in use. Nodes that take no new work have no room. Mutable: `copy` first to try things out, or do it
@@ -67,8 +69,7 @@ class FreeResources:
     type_of_node: Ints
     open_nodes: npt.NDArray[np.bool_]
     free_gpus: Ints
-    free_cpu: Ints
-    free_memory: Ints
+    free_beside: FreeAmounts
     free_devices: list[list[DeviceId]]
     index: dict[NodeName, int]
     shared: dict[int, SharedGpus] = field(default_factory=dict)
@@ -88,15 +89,24 @@ class FreeResources:
         """What it offers is counted as it is asked for."""
         self.changes = ChangeLog()
         parts = GpuParts(self.topology["pool"], self.free_gpus, self.free_devices, self.shared, self.partitions)
-        self._offers = Offers(self.topology, self.free_gpus, self.free_cpu, self.free_memory, parts, self.changes)
+        self._offers = Offers(self.topology, self.free_gpus, self.free_beside, parts, self.changes)
+
+    @property
+    def free_cpu(self) -> Ints:
+        """Free milli-cores per node."""
+        return self.free_beside[CPU]
+
+    @property
+    def free_memory(self) -> Ints:
+        """Free bytes per node."""
+        return self.free_beside[MEMORY]
 
     def copy(self) -> Self:
         """An independent room with the same free capacity."""
         made = replace(
             self,
             free_gpus=self.free_gpus.copy(),
-            free_cpu=self.free_cpu.copy(),
-            free_memory=self.free_memory.copy(),
+            free_beside=self.free_beside.copy(),
             free_devices=list(self.free_devices),
             shared=dict(self.shared),
             partitions=self.partitions.copy(),
@@ -114,7 +124,8 @@ class FreeResources:
             yield partitions
         finally:
             for node, had in self._before.items():
-                self.free_gpus[node], self.free_cpu[node], self.free_memory[node] = had.gpus, had.cpu, had.memory
+                self.free_gpus[node] = had.gpus
+                self.free_beside.put_back(node, had.beside)
                 self.free_devices[node] = had.devices
                 if had.shared is None:
                     self.shared.pop(node, None)
@@ -138,8 +149,8 @@ class FreeResources:
         """Called before anything of a node changes."""
         self.changes.nodes.append(node)
         if self._before is not None and node not in self._before:
-            gpus, cpu, memory = int(self.free_gpus[node]), int(self.free_cpu[node]), int(self.free_memory[node])
-            self._before[node] = _Before(gpus, cpu, memory, self.free_devices[node], self.shared.get(node))
+            gpus, beside = int(self.free_gpus[node]), self.free_beside.at(node)
+            self._before[node] = _Before(gpus, beside, self.free_devices[node], self.shared.get(node))
 
     def offer(self, shape: Shape, gpu_type: GpuType | None, *, fresh: bool = True, within: Mask | None = None) -> Offer:
         """How many tasks of this shape each node and each domain takes; `gpu_type` None accepts any node. Not to be changed.
@@ -254,7 +265,7 @@ class FreeResources:
         free: Ints = self.free_gpus * MILLI_PER_GPU
         if self.partitions:
             with_instances = any(isinstance(shape, MigShape) for shape in shapes)
-            free += self._kept(TaskDemand(0, 0, 0, None, "", Milli(with_instances)), Shape()).slots
+            free += self._kept(TaskDemand(0, (), None, "", Milli(with_instances)), Shape()).slots
         for node, gpus in self.shared.items() if sharers else ():
             domains = {shape.domain(self.nodes[node].pool) for shape in sharers} - {None}
             usable = [gpu.free_milli for gpu in gpus if gpu.healthy and gpu.domain in domains and gpu.free_milli > 0]

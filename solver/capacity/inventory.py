@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from solver.model.amounts import CPU, MEMORY, unsaid
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.quantities import Memory
@@ -20,8 +21,8 @@ from solver.model.topology import Topology, topology_of
 class NodeInventory:
     """Nodes in the order of the snapshot. Never changed.
 
-    `cpu` in milli-cores, `memory` in bytes. `whole`: the GPUs of each node that are not in MIG mode; of `healthy`, those alone
-    that are. `near`: by the name of data, the nodes at which they are.
+    `beside`: CPU, memory, and what else any node has, by name. `whole`: the GPUs of each node that are not in MIG mode; of
+    `healthy`, those alone that are. `near`: by the name of data, the nodes at which they are.
     """
 
     nodes: tuple[Node, ...]
@@ -30,8 +31,7 @@ class NodeInventory:
     gpu_types: tuple[GpuType, ...]
     type_of_node: Ints
     is_open: Mask
-    cpu: Ints
-    memory: Ints
+    beside: dict[str, Ints]
     whole: tuple[list[DeviceId], ...]
     healthy: tuple[list[DeviceId], ...]
     near: dict[str, Mask]
@@ -81,12 +81,24 @@ def _inventory(same: _Same) -> NodeInventory:
         gpu_types,
         np.array([number[node.gpu_type] for node in nodes], dtype=np.int64),
         np.array([node.schedulable for node in nodes], dtype=bool),
-        np.array([node.cpu for node in nodes], dtype=np.int64),
-        np.array([node.memory for node in nodes], dtype=np.int64),
+        _beside(nodes),
         whole,
         tuple([device for device in devices if device not in broken] for devices in whole) if broken else whole,
         near,
     )
+
+
+def _beside(nodes: tuple[Node, ...]) -> dict[str, Ints]:
+    found = {
+        CPU: np.array([node.cpu for node in nodes], dtype=np.int64),
+        MEMORY: np.array([node.memory for node in nodes], dtype=np.int64),
+    }
+    for place, node in enumerate(nodes):
+        for name, amount in node.resources.items():
+            if name not in found:
+                found[name] = np.full(len(nodes), unsaid(name), dtype=np.int64)
+            found[name][place] = amount
+    return found
 
 
 def renewed(known: NodeInventory, nodes: tuple[Node, ...]) -> tuple[NodeInventory, Sequence[int]] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.capacity.changes import ChangeLog
+from solver.capacity.free_amounts import FreeAmounts
 from solver.capacity.gpu_parts import GpuParts, Parts
 from solver.model.arrays import Counts, Ints, Mask
 from solver.model.cluster import GpuType, Level
 from solver.model.topology import Topology
 
 SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING = 1_000_000
-"""A task without GPUs, CPU or memory fits any node any number of times; sums over 100,000 nodes still fit 64 bits."""
+"""A task that takes nothing fits any node any number of times; sums over 100,000 nodes still fit 64 bits."""
 
 KEPT_MAX = 192
 """Shapes of which a room keeps what it offers. Of more, the one that was asked for first is counted anew when it comes again."""
@@ -34,12 +35,11 @@ ONE_BY_ONE_MAX = 8
 class TaskDemand(NamedTuple):
     """What one task takes of a node, and which nodes it may be on: of a type (None: any), and in a set ("": in any).
 
-    `gpus`: of those that are free as a whole now; `parts`: what it takes of others besides.
+    `gpus`: of those that are free as a whole now; `beside`: CPU, memory and others, by name; `parts`: what it takes of other GPUs.
     """
 
     gpus: int
-    cpu: int
-    memory: int
+    beside: tuple[tuple[str, int], ...]
     gpu_type: GpuType | None
     node_set: str
     parts: Parts | None = None
@@ -110,12 +110,11 @@ class _Kept:
 
 @dataclass(slots=True)
 class Offers:
-    """What a room offers; `gpus`, `cpu` and `memory` are the room's own arrays of what is free, `parts` what is in parts."""
+    """What a room offers; `gpus` and `beside` are the room's own of what is free, `parts` what is in parts."""
 
     topology: Topology
     gpus: Ints
-    cpu: Ints
-    memory: Ints
+    beside: FreeAmounts
     parts: GpuParts
     changes: ChangeLog
     asked: dict[TaskDemand, None] = field(default_factory=dict)
@@ -215,14 +214,19 @@ class Offers:
     def _limits(self, need: TaskDemand, nodes: Ints) -> Ints:
         """How many tasks some nodes take, but for what they need in parts."""
         count = np.full(len(nodes), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)
-        for free, each in ((self.gpus, need.gpus), (self.cpu, need.cpu), (self.memory, need.memory)):
-            if each:
-                np.minimum(count, np.maximum(free[nodes], 0) // each, out=count)
+        for free, each in self._each(need):
+            np.minimum(count, np.maximum(free[nodes], 0) // each, out=count)
         return count
 
     def _slots_of(self, need: TaskDemand, node: int) -> int:
         count = SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING if need.parts is None else need.parts.at(self.parts, node)
-        for free, each in ((self.gpus, need.gpus), (self.cpu, need.cpu), (self.memory, need.memory)):
-            if each:
-                count = min(count, max(0, int(free[node])) // each)
+        for free, each in self._each(need):
+            count = min(count, max(0, int(free[node])) // each)
         return count
+
+    def _each(self, need: TaskDemand) -> Iterator[tuple[Ints, int]]:
+        """What is free of all that a task takes, and how much it takes."""
+        if need.gpus:
+            yield self.gpus, need.gpus
+        for name, each in need.beside:
+            yield self.beside[name], each

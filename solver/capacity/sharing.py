@@ -57,6 +57,7 @@ class Sharing:
             memory=shape.memory,
             gpu_fraction=shape.gpu_fraction,
             gpu_memory=shape.gpu_memory,
+            resources=shape.resources,
             milli=self._milli(shape, gpu_type, circles),
             circles=circles,
         )
@@ -65,7 +66,16 @@ class Sharing:
         name = self.mig_models.get(gpu_type, "")
         profile = find_profile(mig_model(name), shape.mig or "") if name else None
         milli = cost_milli_gpu(mig_model(name), profile) if profile else 0
-        return MigShape(0, shape.gpu_types, shape.cpu, shape.memory, mig=shape.mig, model=name, milli=milli)
+        return MigShape(
+            0,
+            shape.gpu_types,
+            shape.cpu,
+            shape.memory,
+            mig=shape.mig,
+            resources=shape.resources,
+            model=name,
+            milli=milli,
+        )
 
     def _milli(self, shape: Shape, gpu_type: GpuType, circles: Sequence[Circle]) -> int:
         """Rounded up; 0 where the type's memory is not known. Of an oversubscribed GPU a fraction has as much less.

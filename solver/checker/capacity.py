@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from solver.checker.case import JudgedPlan
 from solver.checker.sharing import Owners
+from solver.model.amounts import unsaid
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobName
@@ -75,28 +76,27 @@ def _owners(case: JudgedPlan) -> tuple[Owners, Owners]:
 
 
 def _hosts(case: JudgedPlan) -> Iterator[Violation]:
-    """S1 for CPU and memory: a node is not filled beyond what it has, or not further if it already is."""
-    cpu: Counter[NodeName] = Counter()
-    memory: Counter[NodeName] = Counter()
-    asked: defaultdict[NodeName, set[JobName]] = defaultdict(set)
-    for bind in case.steps(Bind):
-        shapes = _shapes(case.jobs[bind.job])
-        for task in bind.tasks:
-            shape = shapes.get(task.group, _NOTHING)
-            cpu[task.node] += shape.cpu
-            memory[task.node] += shape.memory
-            if shape.cpu or shape.memory:
-                asked[task.node].add(bind.job)
-    for job in case.snapshot.jobs if asked else ():
-        for task in job.placement:
+    """S1 beside GPUs: a node is not filled beyond what it has of anything, or not further if it already is."""
+    asked: defaultdict[NodeName, defaultdict[str, set[JobName]]] = defaultdict(lambda: defaultdict(set))
+    used: defaultdict[NodeName, Counter[str]] = defaultdict(Counter)
+    bound = [(case.jobs[bind.job], bind.tasks) for bind in case.steps(Bind)]
+    for job, tasks in bound:
+        shapes = _shapes(job)
+        for task in tasks:
+            for name, amount in shapes.get(task.group, _NOTHING).beside.items():
+                if amount:
+                    asked[task.node][name].add(job.name)
+    held = [(job, job.placement) for job in case.snapshot.jobs] if asked else []
+    for job, tasks in (*bound, *held):
+        for task in tasks:
             if task.node in asked:
-                shape = _shapes(job).get(task.group, _NOTHING)
-                cpu[task.node] += shape.cpu
-                memory[task.node] += shape.memory
-    for name, jobs in sorted(asked.items()):
-        node = case.ground.by_name[name]
-        if cpu[name] > node.cpu or memory[name] > node.memory:
-            yield Violation("S1", ", ".join(sorted(jobs)), f"node {name} has not enough CPU or memory for them")
+                used[task.node].update(_shapes(job).get(task.group, _NOTHING).beside)
+    for node, jobs in sorted(asked.items()):
+        has = case.ground.by_name[node].beside
+        lacking = [name for name in sorted(jobs) if used[node][name] > has.get(name, unsaid(name))]
+        if lacking:
+            whose = ", ".join(sorted(set().union(*(jobs[name] for name in lacking))))
+            yield Violation("S1", whose, f"node {node} has not enough {' or '.join(lacking)} for them")
 
 
 def _shapes(job: Job) -> dict[str, Shape]:

@@ -13,6 +13,7 @@ from functools import cached_property
 from solver.checker.borrowing import Borrowing
 from solver.checker.case import JudgedPlan
 from solver.checker.dues import InsideLedger
+from solver.model.amounts import Amounts, AmountsLeft
 from solver.model.cluster import DeviceId, GpuType, Level, Node, NodeName
 from solver.model.parts import without
 from solver.model.shape import Shape
@@ -23,16 +24,18 @@ from solver.policy.tree import QuotaLine
 
 @dataclass(slots=True)
 class FreeHost:
-    """What is free of one node: whole GPUs, CPU and memory."""
+    """What is free of one node: whole GPUs, CPU, memory, and `others` by name."""
 
     node: Node
     gpus: int
     cpu: int
     memory: int
+    others: AmountsLeft
 
     def slots(self, shape: Shape, more: int = 0) -> int:
         """How many tasks of a shape it takes, with so many more GPUs."""
         beside = [have // need for have, need in ((self.cpu, shape.cpu), (self.memory, shape.memory)) if need]
+        beside += [self.others[name] // need for name, need in shape.resources.items()]
         return min([(self.gpus + more) // shape.gpus, *beside])
 
 
@@ -58,7 +61,7 @@ class EndState:
         for node in self.case.ground.nodes:
             if node.ready and not node.cordoned and node.name not in self._reserved:
                 whole = sum(gpu.healthy and gpu.instances is None for gpu in node.gpus)
-                found[node.name] = FreeHost(node, whole, int(node.cpu), int(node.memory))
+                found[node.name] = FreeHost(node, whole, int(node.cpu), int(node.memory), AmountsLeft(node.resources))
         # GPUs that are shared, or are to be partitioned, each with its node.
         lost: dict[DeviceId, NodeName] = {step.device: step.node for step in self.case.steps(Repartition)}
         for job, tasks in self.held:
@@ -69,6 +72,7 @@ class EndState:
                     continue
                 host.cpu -= shape.cpu
                 host.memory -= shape.memory
+                host.others.take(shape.resources)
                 if task.share is None and task.mig is None:
                     host.gpus -= len(task.devices)
                 elif task.mig is None:
@@ -128,13 +132,13 @@ class EndState:
 
     def slots(self, shape: Shape, gpu_type: GpuType, level: Level | None) -> Counter[str]:
         """For how many tasks there is room in each domain of a level, None: all nodes are one; whole GPUs alone."""
-        key = gpu_type, level, shape.gpus, int(shape.cpu), int(shape.memory)
+        key = gpu_type, level, shape.gpus, int(shape.cpu), int(shape.memory), shape.resources
         if key not in self._slots:
             self._slots[key] = slots_on(self.hosts.values(), shape, gpu_type, level)
         return self._slots[key]
 
     @cached_property
-    def _slots(self) -> dict[tuple[GpuType, Level | None, int, int, int], Counter[str]]:
+    def _slots(self) -> dict[tuple[GpuType, Level | None, int, int, int, Amounts], Counter[str]]:
         return {}
 
     # What queues hold.

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from solver.checker.case import JudgedPlan
 from solver.checker.dues import Charged
 from solver.checker.mig import PROFILES, SLICES
+from solver.model.amounts import Amounts, unsaid
 from solver.model.cluster import GpuType, Level, Node
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
@@ -249,7 +250,9 @@ class _Demand:
             return False
         level = job.spec.effective_topology.required if job.spec.topology.required else None
         surely, perhaps = self._tasks_that_fit(
-            _Asked(gpu_type, level, group.shape.gpus, int(group.shape.cpu), int(group.shape.memory))
+            _Asked(
+                gpu_type, level, group.shape.gpus, int(group.shape.cpu), int(group.shape.memory), group.shape.resources
+            )
         )
         return None if surely < group.least <= perhaps else perhaps >= group.least
 
@@ -270,8 +273,9 @@ class _Demand:
         """How many tasks the best domain holds when it is empty: on GPUs that are whole now, and on all."""
         if asked not in self._places:
             surely, perhaps = Counter[str](), Counter[str]()
-            for (domain, whole, gpus, cpu, memory), nodes in self._alike(asked.gpu_type, asked.level).items():
+            for (domain, whole, gpus, cpu, memory, others), nodes in self._alike(asked.gpu_type, asked.level).items():
                 beside = [have // need for have, need in ((cpu, asked.cpu), (memory, asked.memory)) if need]
+                beside += [others.get(name, unsaid(name)) // need for name, need in asked.resources.items()]
                 surely[domain] += nodes * min([whole // asked.gpus, *beside])
                 perhaps[domain] += nodes * min([gpus // asked.gpus, *beside])
             self._places[asked] = max(surely.values(), default=0), max(perhaps.values(), default=0)
@@ -282,7 +286,7 @@ class _Demand:
         key = gpu_type, level
         if key not in self._nodes:
             self._nodes[key] = Counter(
-                (node.domain(level) if level else "", whole, len(node.gpus), node.cpu, node.memory)
+                (node.domain(level) if level else "", whole, len(node.gpus), node.cpu, node.memory, node.resources)
                 for node, whole in self._of_type.get(gpu_type, ())
             )
         return self._nodes[key]
@@ -297,8 +301,8 @@ class _Demand:
         return found
 
 
-_Built = tuple[str, int, int, int, int]
-"""A domain, and of a node how many GPUs are whole, all GPUs, CPU and memory."""
+_Built = tuple[str, int, int, int, int, Amounts]
+"""A domain, and of a node how many GPUs are whole, all GPUs, CPU, memory, and what else it has."""
 
 
 class _Asked(NamedTuple):
@@ -309,3 +313,4 @@ class _Asked(NamedTuple):
     gpus: int
     cpu: int
     memory: int
+    resources: Amounts

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from solver.checker.case import Charge, JudgedPlan
 from solver.checker.dues import inside_limits
+from solver.model.amounts import Amounts, AmountsLeft
 from solver.model.cluster import GpuType
 from solver.model.parts import without
 from solver.model.quantities import MilliGpu
@@ -49,7 +50,7 @@ class _Wishes:
     """Who may not use a type yet, since it would sooner have another that could serve it."""
 
     case: JudgedPlan
-    _rooms: dict[tuple[GpuType, int, int, int], int] = field(default_factory=dict)
+    _rooms: dict[tuple[GpuType, int, int, int, Amounts], int] = field(default_factory=dict)
 
     def is_early(self, job: Job, tasks: Iterable[TaskPlacement]) -> bool:
         """Whether a job would use a type before it has waited long enough for a better one."""
@@ -89,15 +90,16 @@ class _Wishes:
 
     def _room(self, shape: Shape, gpu_type: GpuType) -> int:
         """How many such tasks all open nodes of a type could have, were they empty."""
-        key = gpu_type, shape.gpus, int(shape.cpu), int(shape.memory)
+        key = gpu_type, shape.gpus, int(shape.cpu), int(shape.memory), shape.resources
         if key not in self._rooms:
             room = 0
             for node in self.case.ground.nodes:
                 if node.gpu_type == gpu_type and node.ready and not node.cordoned:
                     # A GPU that is partitioned may never be whole again.
                     whole = [gpu for gpu in node.gpus if gpu.healthy and gpu.instances is None]
-                    asked = ((node.cpu, shape.cpu), (node.memory, shape.memory))
-                    room += min((len(whole) // shape.gpus, *(have // need for have, need in asked if need)))
+                    has = AmountsLeft(node.beside)
+                    beside = (has[name] // need for name, need in shape.beside.items() if need)
+                    room += min((len(whole) // shape.gpus, *beside))
             self._rooms[key] = room
         return self._rooms[key]
 

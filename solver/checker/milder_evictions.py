@@ -15,8 +15,10 @@ from typing import NamedTuple
 from solver.checker.case import JudgedPlan
 from solver.checker.end_state import EndState
 from solver.checker.protection import too_soon
+from solver.model.amounts import CPU, MEMORY, AmountsLeft
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.parts import owner_of
+from solver.model.shape import beside_of
 from solver.model.workload import Job, JobName
 from solver.plan.plan import Evict
 from solver.plan.violation import Violation
@@ -172,12 +174,14 @@ class _Evictions:
         return True
 
     def _leaves_room(self, other: _Part, leaves: _Part) -> bool:
-        """Whether the node has whole GPUs, CPU and memory for all, if the one leaves in the place of the other."""
+        """Whether the node has whole GPUs, and all beside them, for all, if the one leaves in the place of the other."""
         host, needs, gives = self.state.hosts[leaves.node], self._whole(leaves.job), self._whole(other.job)
         if needs is None or gives is None:
             return False
         mine, theirs = self._beside(leaves.job), self._beside(other.job)
-        return host.gpus + gives >= needs and host.cpu + theirs[0] >= mine[0] and host.memory + theirs[1] >= mine[1]
+        left = AmountsLeft({CPU: host.cpu, MEMORY: host.memory, **host.others})
+        left.take(theirs, -1)
+        return host.gpus + gives >= needs and all(left[name] >= need for name, need in mine.items())
 
     def _whole(self, job: Job) -> int | None:
         """How many whole GPUs it has by itself; None: it shares one with another."""
@@ -192,10 +196,9 @@ class _Evictions:
         return Counter(d for job in self.case.snapshot.jobs for task in job.placement for d in task.devices)
 
     @staticmethod
-    def _beside(job: Job) -> tuple[int, int]:
+    def _beside(job: Job) -> Counter[str]:
         shapes = {group.name: group.shape for group in job.spec.task_groups}
-        mine = [shapes[task.group] for task in job.placement if task.group in shapes]
-        return sum(int(shape.cpu) for shape in mine), sum(int(shape.memory) for shape in mine)
+        return beside_of(shapes[task.group] for task in job.placement if task.group in shapes)
 
 
 ABOUT_MS = 1000

@@ -147,7 +147,7 @@ def _in_order(jobs: list[Job], by: OrderBy, ranks: _Ranks, case: JudgedPlan) -> 
 
 
 class _Needs(NamedTuple):
-    """All that matters of a shape here: whether it takes GPUs, and CPU or memory beside them or alone."""
+    """All that matters of a shape here: whether it takes GPUs, and anything beside them or alone."""
 
     gpus: bool
     gpu_types: tuple[GpuType, ...]
@@ -156,7 +156,7 @@ class _Needs(NamedTuple):
     @classmethod
     def of(cls, shape: Shape) -> _Needs:
         """Those of one shape."""
-        return cls(shape.uses_gpus, shape.gpu_types, bool(shape.cpu or shape.memory))
+        return cls(shape.uses_gpus, shape.gpu_types, any(shape.beside.values()))
 
 
 @dataclass(slots=True)
@@ -187,7 +187,7 @@ class _Waiting:
 
 
 def _takes_from(mine: _Needs, gpu_type: GpuType, theirs: _Needs) -> bool:
-    """A task on a node of a type holds a GPU, CPU or memory that the other could use."""
+    """A task on a node of a type holds a GPU, or something beside, that the other could use."""
     if theirs.gpus:
         accepted = bool(gpu_type) and (not theirs.gpu_types or gpu_type in theirs.gpu_types)
         return accepted and (mine.gpus or mine.beside)

@@ -161,4 +161,4 @@ class _Court:
     def _needs(self, job: Job, task: TaskPlacement) -> bool:
         """Whether the task takes anything at all."""
         shapes = [group.shape for group in job.spec.task_groups if group.name == task.group]
-        return bool(task.devices) or any(shape.cpu or shape.memory for shape in shapes)
+        return bool(task.devices) or any(any(shape.beside.values()) for shape in shapes)

@@ -1,13 +1,13 @@
 """S10: judges by plain sums whether a plan leaves reservations what they hold.
 
 Part of the checker. Nobody who would still be there when a reservation starts, and could not be made
-to leave by then, is given a device of it, or CPU and memory that its gang will need there. Work that lies inside guarantees,
+to leave by then, is given a device of it, or what is beside GPUs that its gang will need there. Work that lies inside guarantees,
 each judged alone, is left out: it may take what is reserved for others. So is who gets what it was promised before.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,10 +17,11 @@ import msgspec
 from solver.checker.case import JudgedPlan
 from solver.checker.dues import charged_to, inside_limits
 from solver.checker.end_times import KnownEndTimes
+from solver.model.amounts import CPU, AmountsLeft
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.inflight import Reservation, declared_name
 from solver.model.quantities import Instant
-from solver.model.shape import Shape
+from solver.model.shape import Shape, beside_of
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
 from solver.plan.plan import Bind, Inadmissible, Nominate, Reserve
@@ -48,7 +49,7 @@ class _Court:
         return KnownEndTimes.of(self.case.snapshot)
 
     def taken(self) -> Iterator[Violation]:
-        """Devices, CPU and memory that are given to somebody who would still be there."""
+        """Devices, and what is beside them, that are given to somebody who would still be there."""
         jobs, nodes = self.case.jobs, self.case.ground.by_name
         for held in self.case.snapshot.in_flight.reservations:
             holder = jobs.get(held.holder)
@@ -109,7 +110,7 @@ class _Court:
                 yield Violation("S10", step.job, "has a reservation of devices that are not there")
 
     def _host(self, held: Reservation, node: Node, staying: _Staying) -> Iterator[Violation]:
-        """CPU and memory of one node when the reservation starts."""
+        """What is beside GPUs on one node when the reservation starts."""
         steps = [
             step for place in self._steps_on.get(node.name, ()) if staying.includes(step := self.case.placing[place])
         ]
@@ -123,11 +124,12 @@ class _Court:
             # Of one that moves only what it is promised will be there.
             if not staying.moves(job) and not self._ends_by(job, staying.start)
         ]
-        for what, has in enumerate((int(node.cpu), int(node.memory))):
-            before = needed[what] + sum(one[what] for one in still)
-            more = sum(one[what] for one in given)
+        there = AmountsLeft(node.beside)
+        for name in sorted({name for one in given for name in one}):
+            has, before = there[name], needed[name] + sum(one[name] for one in still)
+            more = sum(one[name] for one in given)
             if more and before <= has < before + more:
-                problem = f"finds too little {('CPU', 'memory')[what]} on {node.name} at {held.start}"
+                problem = f"finds too little {'CPU' if name == CPU else name} on {node.name} at {held.start}"
                 yield Violation("S10", held.holder, problem)
 
     def _is_there(self, held: Reservation) -> bool:
@@ -210,10 +212,9 @@ class _Court:
             placed[step.job].append(step)
         return placed
 
-    def _of(self, name: JobName, tasks: Iterable[TaskPlacement], node: NodeName) -> tuple[int, int]:
+    def _of(self, name: JobName, tasks: Iterable[TaskPlacement], node: NodeName) -> Counter[str]:
         shapes = {group.name: group.shape for group in self.case.jobs[name].spec.task_groups}
-        mine = [shapes.get(task.group, Shape()) for task in tasks if task.node == node]
-        return sum(int(shape.cpu) for shape in mine), sum(int(shape.memory) for shape in mine)
+        return beside_of(shapes.get(task.group, Shape()) for task in tasks if task.node == node)
 
     def _without_withdrawn(self) -> Snapshot:
         """The world in which nobody is charged any more for what the plan takes back."""

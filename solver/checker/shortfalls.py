@@ -19,6 +19,7 @@ from solver.checker.end_state import EndState, FreeHost, slots_on
 from solver.checker.fair_division import FairDivision
 from solver.checker.lenders import Lender, Lenders
 from solver.checker.turns import ordering_for
+from solver.model.amounts import AmountsLeft
 from solver.model.cluster import GpuType, Level, NodeName
 from solver.model.parts import shrinking_apart
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
@@ -233,7 +234,10 @@ class _Shortfalls:
         """What would be free, did these not start."""
         if not starts:
             return self.state.hosts
-        hosts = {name: FreeHost(host.node, host.gpus, host.cpu, host.memory) for name, host in self.state.hosts.items()}
+        hosts = {
+            name: FreeHost(host.node, host.gpus, host.cpu, host.memory, AmountsLeft(host.others))
+            for name, host in self.state.hosts.items()
+        }
         for step in starts:
             shapes = {group.name: group.shape for group in self.case.jobs[step.job].spec.task_groups}
             for task in step.tasks:
@@ -242,6 +246,7 @@ class _Shortfalls:
                     host.gpus += len(task.devices)
                     host.cpu += shapes[task.group].cpu
                     host.memory += shapes[task.group].memory
+                    host.others.take(shapes[task.group].resources, -1)
         return hosts
 
     def _is_beyond(self, step: Bind) -> bool:
@@ -414,7 +419,7 @@ def is_plain(job: Job) -> bool:
 def _opened(host: FreeHost, shape: Shape, lenders: Sequence[Lender], beside: tuple[int, int], most: int) -> int:
     """For how many more tasks, up to so many, a node has room once some of these have left: no more GPUs than the tasks get.
 
-    `beside`: CPU and memory that is left as well.
+    `beside`: CPU and memory that is left as well. Of all else no more is counted than is free: rather too little.
     """
     now = max(0, host.slots(shape))
     sums: dict[int, tuple[int, int]] = {0: (0, 0)}
@@ -425,7 +430,7 @@ def _opened(host: FreeHost, shape: Shape, lenders: Sequence[Lender], beside: tup
     best = 0
     for gpus, (cpu, memory) in sums.items():
         after = FreeHost(
-            host.node, host.gpus + gpus, host.cpu + cpu + beside[0], host.memory + memory + beside[1]
+            host.node, host.gpus + gpus, host.cpu + cpu + beside[0], host.memory + memory + beside[1], host.others
         ).slots(shape)
         more = min(after - now, most)
         if more > best and gpus <= more * shape.gpus:

@@ -10,6 +10,7 @@ from functools import cached_property
 from solver.checker.case import JudgedPlan, Leaving
 from solver.checker.end_state import EndState
 from solver.checker.shortfalls import is_plain
+from solver.model.amounts import CPU, MEMORY
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.parts import surplus_of, without
 from solver.model.shape import Shape
@@ -23,6 +24,10 @@ from solver.policy.tree import QuotaLine
 def vain_evictions(case: JudgedPlan, state: EndState) -> Iterator[Violation]:
     """Every job that leaves, or shrinks, and could stay where it is; and every gang that leaves and could shrink."""
     yield from _Evictions(case, state).findings()
+
+
+_GPUS = "gpus/"
+"""Whole GPUs, beside the names of what is beside them."""
 
 
 @dataclass(frozen=True)
@@ -175,12 +180,13 @@ class _Evictions:
             if task.mig is not None or (task.share is not None and not self._given.isdisjoint(task.devices)):
                 return False
             shape = shapes.get(task.group, Shape())
-            needs[task.node]["gpus"] += len(task.devices) if task.share is None else 0
-            needs[task.node]["cpu"] += shape.cpu
-            needs[task.node]["memory"] += shape.memory
+            needs[task.node][_GPUS] += len(task.devices) if task.share is None else 0
+            needs[task.node].update(shape.beside)
         for name, need in needs.items():
             host = self.state.hosts.get(name)
-            if host is None or host.gpus < need["gpus"] or host.cpu < need["cpu"] or host.memory < need["memory"]:
+            if host is None or host.gpus < need.pop(_GPUS):
+                return False
+            if host.cpu < need.pop(CPU) or host.memory < need.pop(MEMORY) or not host.others.covers(need):
                 return False
         return bool(needs)
 

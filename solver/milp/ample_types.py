@@ -1,6 +1,6 @@
-"""GPU types on whose nodes CPU and memory suffice for whatever GPUs are had there.
+"""GPU types on whose nodes CPU, memory and all else suffice for whatever GPUs are had there.
 
-Tasks that differ in CPU and memory alone are one kind on such nodes, and rows of these two follow from the rows of GPUs. So a
+Tasks that differ in these alone are one kind on such nodes, and rows of these follow from the rows of GPUs. So a
 program has far fewer columns where each GPU's part of its node is as much as any job asks for with a GPU.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 
 import numpy as np
 
@@ -33,7 +32,7 @@ class AmpleTypes:
     moved: Mapping[int, Sequence[NodeReleases]]
 
     def found(self) -> frozenset[GpuType]:
-        """None where tasks without GPUs are served or move: they may take the CPU and memory of any node."""
+        """None where tasks without GPUs are served or move: they may take what any node has beside its GPUs."""
         asked = defaultdict[GpuType, set[Shape]](set)
         for shape, gpu_type in self._asked():
             if gpu_type is None:
@@ -63,19 +62,19 @@ class AmpleTypes:
         """Whether on each node of the type as much is free, or leaves, beside each GPU as any task takes beside one of its own."""
         if not all(shape.gpus for shape in shapes):
             return False
-        cpu = max(ceil(shape.cpu / shape.gpus) for shape in shapes)
-        memory = max(ceil(shape.memory / shape.gpus) for shape in shapes)
+        needs = {
+            name: max(-(-shape.beside.get(name, 0) // shape.gpus) for shape in shapes)
+            for name in {name for shape in shapes for name in shape.beside}
+        }
         for node in np.flatnonzero(self.room.open_nodes & self.room.of_type(gpu_type)).tolist():
             if node in self.room.shared or any(gpu.instances is not None for gpu in self.room.nodes[node].gpus):
                 return False
             back = (*self.released[node], *(release for release in self.moved[node] if release.who in alone))
             # What leaves with less beside it than that lacks has to be there already.
-            lacking_cpu = sum(max(0, cpu * release.gpus - release.cpu) for release in back)
-            lacking_memory = sum(max(0, memory * release.gpus - release.memory) for release in back)
-            for room in rooms:
-                gpus = max(0, int(room.free_gpus[node]))
-                if cpu * gpus + lacking_cpu > int(room.free_cpu[node]):
-                    return False
-                if memory * gpus + lacking_memory > int(room.free_memory[node]):
-                    return False
+            for name, need in needs.items():
+                lacking = sum(max(0, need * release.gpus - release.beside.get(name, 0)) for release in back)
+                for room in rooms:
+                    gpus = max(0, int(room.free_gpus[node]))
+                    if need * gpus + lacking > int(room.free_beside[name][node]):
+                        return False
         return True

@@ -1,4 +1,4 @@
-"""The rows that keep what flows into cells within what the cells have: slots, CPU and memory, and bundles in closer domains."""
+"""The rows that keep what flows into cells within what they have: slots, what is beside GPUs, and bundles in closer domains."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+
 from solver.capacity.reserved_view import Against
 from solver.milp.builder import ProgramBuilder, summed
 from solver.milp.cell_parts import Portion
 from solver.milp.cells import CapacityCell, Cells, bare, cost_in_slots, gpus_alone, reference_shapes
 from solver.milp.classes import Group
 from solver.milp.ways import FlowKind, Part
+from solver.model.amounts import CPU, MEMORY, NONE
 from solver.model.cluster import GpuType, Level, is_wider
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Circle, MigShape, Shape, SharedShape, kept_to, nodes_of
@@ -59,6 +62,8 @@ class CapacityRows:
             opened = self._opened_columns(cell, flows)
             shapes = [shape for _, parts in flows for shape, _ in parts]
             for reference in reference_shapes([*shapes, ONE_GPU] if opened else shapes):
+                if reference.resources and not self._is_scarce(reference, cell):
+                    continue
                 taken = [(column, float(_cost(parts, reference))) for column, parts in flows]
                 if not isinstance(reference, SharedShape):
                     taken += [(column, float(cost_in_slots(ONE_GPU, reference))) for column in opened.values()]
@@ -85,14 +90,21 @@ class CapacityRows:
         return columns
 
     def _host_rows(self, cell: CapacityCell, flows: Flows) -> None:
-        """CPU and memory of a cell as a whole; in thousandths of what is free, so that coefficients stay near one."""
-        for free, need in zip(self.cells.free(cell), ("cpu", "memory"), strict=True):
+        """What a cell as a whole has beside GPUs; in thousandths of what is free, so that coefficients stay near one."""
+        resources = {name for _, parts in flows for shape, _ in parts for name in shape.resources}
+        for name in (CPU, MEMORY, *sorted(resources)):
+            free = self.cells.free(cell, name)
             unit = max(1.0, free / 1000)
             terms = summed(
-                (column, sum(int(getattr(shape, need)) * count for shape, count in parts) / unit)
+                (column, sum(shape.beside.get(name, 0) * count for shape, count in parts) / unit)
                 for column, parts in flows
             )
             self.builder.at_most(terms, free / unit)
+
+    def _is_scarce(self, reference: Shape, cell: CapacityCell) -> bool:
+        """Whether a cell has room for fewer tasks of a shape for what they take beside GPUs, CPU and memory."""
+        without = msgspec.structs.replace(reference, resources=NONE)
+        return self.cells.slots(reference, cell) < self.cells.slots(without, cell)
 
     def _partition_row(self, cell: CapacityCell, flows: Flows) -> None:
         """Whole GPUs and instances of all profiles of a cell together, by the memory slices they take, in GPUs."""
@@ -148,6 +160,8 @@ class CapacityRows:
         for (level, (shape, gpu_type, count)), domains in list(together.items()):
             if nodes_of(shape):
                 together[level, (kept_to(shape, ""), gpu_type, count)] |= domains
+            if shape.resources:
+                together[level, (msgspec.structs.replace(shape, resources=NONE), gpu_type, count)] |= domains
         return together
 
     def _slots_taken(self, kind: FlowKind, reference: Shape, gpu_type: GpuType) -> int:

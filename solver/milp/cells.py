@@ -2,7 +2,7 @@
 
 A *cell* is the nodes of one GPU type in one block (or in one pool, where no waiting gang asks for a block or closer).
 A slot of a reference shape is room for one task of it on one node. A task of shape τ lowers a node's slots of shape σ by
-at least min(⌊τ/σ⌋) over GPUs, CPU and memory, so that Σ ⌊τ/σ⌋ · tasks ≤ slots holds for every set that fits: a valid row.
+at least min(⌊τ/σ⌋) over all that σ takes, so that Σ ⌊τ/σ⌋ · tasks ≤ slots holds for every set that fits: a valid row.
 Where task sizes divide each other and GPUs are what is scarce, these rows are also sufficient (docs/solver.md).
 """
 
@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
+from solver.model.amounts import NONE
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory
@@ -62,13 +63,10 @@ class Cells:
         """How many times `tasks` slots of a shape lie together in one domain of a closer level, over a cell."""
         return int(self._bundles_per_domain(shape, tasks, level, cell.gpu_type)[cell.domain])
 
-    def free(self, cell: CapacityCell) -> tuple[int, int]:
-        """Free CPU (milli-cores) and memory (bytes) in a cell."""
+    def free(self, cell: CapacityCell, name: str) -> int:
+        """How much is free in a cell of what is called so: CPU, memory, or what else nodes have."""
         usable = self.mask_of(cell) & self.capacity.open_nodes
-        return (
-            int(np.maximum(self.capacity.free_cpu[usable], 0).sum()),
-            int(np.maximum(self.capacity.free_memory[usable], 0).sum()),
-        )
+        return int(np.maximum(self.capacity.free_beside[name][usable], 0).sum())
 
     def milli_with_instances(self, cell: CapacityCell) -> int:
         """Milli-GPU of a cell that no task has: of whole GPUs, and of those in MIG mode."""
@@ -155,15 +153,9 @@ def cost_in_slots(task: Shape, reference: Shape) -> int:
     ratios = [_share_ratio(task, reference)] if isinstance(reference, SharedShape) else []
     if isinstance(reference, MigShape):
         ratios = [int(isinstance(task, MigShape) and (task.model, task.mig) == (reference.model, reference.mig))]
-    ratios += [
-        int(have) // int(need)
-        for have, need in (
-            (task.gpus, reference.gpus),
-            (task.cpu, reference.cpu),
-            (task.memory, reference.memory),
-        )
-        if need
-    ]
+    ratios += [task.gpus // reference.gpus] if reference.gpus else []
+    has = task.beside
+    ratios += [has.get(name, 0) // need for name, need in reference.beside.items() if need]
     return min(ratios, default=0)
 
 
@@ -177,22 +169,25 @@ def _share_ratio(task: Shape, reference: SharedShape) -> int:
 def reference_shapes(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
     """Shapes to count slots of: those asked for, and their GPUs alone (the chain 1|2|4|8, and fractions below it).
 
-    Those of limited tasks are counted on any node too.
+    Those of limited tasks are counted on any node too; those that take what few nodes lack, without that too: a large task and a
+    small one take one place for a pod each, so places say little of how many of them there is room for.
     """
     asked = {bare(shape) for shape in shapes}
     asked |= {kept_to(shape, "") for shape in asked if nodes_of(shape)}
+    asked |= {msgspec.structs.replace(shape, resources=NONE) for shape in asked if shape.resources}
     return tuple(sorted(asked | {gpus_alone(shape) for shape in asked}, key=size_of))
 
 
 def size_of(shape: Shape) -> tuple[object, ...]:
     """Sorts shapes by what they take; no two different bare shapes are alike in it."""
     circles = shape.circles if isinstance(shape, SharedShape) else ()
-    return (shape.cost, shape.cpu, shape.memory, circles, shape.mig or "", nodes_of(shape))
+    beside = (shape.cpu, shape.memory, tuple(shape.resources.items()))
+    return (shape.cost, *beside, circles, shape.mig or "", nodes_of(shape))
 
 
 def gpus_alone(shape: Shape) -> Shape:
-    """What it needs of GPUs, without CPU and memory."""
-    return msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
+    """What it needs of GPUs, without all that is beside them."""
+    return msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0), resources=NONE)
 
 
 def bare(shape: Shape) -> Shape:

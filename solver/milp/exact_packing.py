@@ -1,6 +1,6 @@
 """Exact packing: whether gangs fit side by side, by trying every way. A No is a proof, and a Yes names the nodes.
 
-Whole GPUs, CPU and memory on nodes; GPUs of a node are alike. Parts of GPUs and MIG instances are not tried here.
+Whole GPUs and what is beside them on nodes; GPUs of a node are alike. Parts of GPUs and MIG instances are not tried here.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from solver.quota.options import Option
 Hosts = tuple[tuple[int, ...], ...]
 """For each task group of a gang, the node of each of its tasks."""
 
-Free = tuple[tuple[int, int, int], ...]
-"""Whole GPUs, CPU and memory that are free on each node."""
+Free = tuple[tuple[int, ...], ...]
+"""What is free on each node: whole GPUs, and of what is beside them what any gang takes."""
 
 State = tuple[Free, ...]
 """What is free to each view (jobs that the same reservations hold back), in the order of the views."""
@@ -69,11 +69,14 @@ class PackingSearch:
     capacity: FreeCapacity
     steps: int
     _views: dict[Against, FreeCapacity] = field(default_factory=dict)
+    _names: tuple[str, ...] = ()
+    """Of what is beside GPUs, in the order of a node's numbers."""
 
     def places(self, gangs: Sequence[PackingRequest]) -> tuple[Hosts, ...] | None:
         """Nodes for all of them together; None: there are none. Raises TooManyWaysError, and ValueError for parts of GPUs."""
         if self.capacity.partitions or any(gang.asks_for_parts for gang in gangs):
             raise ValueError("parts of GPUs are not tried")
+        self._names = tuple(sorted({name for gang in gangs for shape in gang.option.shapes for name in shape.beside}))
         order = sorted(range(len(gangs)), key=lambda number: gangs[number].hardness)
         views = sorted({NOBODY, *(gang.candidate.against for gang in gangs)}, key=sorted)
         state = tuple(self._free(view) for view in views)
@@ -88,8 +91,8 @@ class PackingSearch:
 
     def _free(self, against: Against) -> Free:
         capacity = self.view(against)
-        columns = (capacity.free_gpus.tolist(), capacity.free_cpu.tolist(), capacity.free_memory.tolist())
-        return tuple(zip(*columns, strict=True))
+        beside = (capacity.free_beside[name].tolist() for name in self._names)
+        return tuple(zip(capacity.free_gpus.tolist(), *beside, strict=True))
 
     def _side_by_side(
         self, gangs: Sequence[PackingRequest], state: State, views: Sequence[Against], hopeless: set[tuple[int, State]]
@@ -149,7 +152,7 @@ class PackingSearch:
             self.steps -= 1
             if self.steps < 0:
                 raise TooManyWaysError
-            after = _after(state, bound, node, task.shape)
+            after = self._after(state, bound, node, task.shape)
             if after is not None:
                 yield from self._hosts(gang, tasks, (*before, node), domain, after, bound)
 
@@ -185,6 +188,17 @@ class PackingSearch:
     def _domain(self, level: SpreadLevel, node: int) -> int:
         return node if level == "node" else int(self.capacity.topology[level].of_node[node])
 
+    def _after(self, state: State, bound: Sequence[int], node: int, shape: Shape) -> State | None:
+        """What is left once a task runs on a node; None where it does not fit. `bound`: the views that it takes from."""
+        beside, left = shape.beside, list(state)
+        needs = (shape.gpus, *(beside.get(name, 0) for name in self._names))
+        for number in bound:
+            after = tuple(has - need for has, need in zip(state[number][node], needs, strict=True))
+            if any(need and rest < 0 for need, rest in zip(needs, after, strict=True)):
+                return None
+            left[number] = (*state[number][:node], after, *state[number][node + 1 :])
+        return tuple(left)
+
 
 def _tasks(gang: PackingRequest) -> list[_Task]:
     """Its tasks, in the order of groups and indexes."""
@@ -196,15 +210,3 @@ def _tasks(gang: PackingRequest) -> list[_Task]:
             kept = (index // bundle.tasks, bundle.within) if bundle else (-1, None)
             tasks.append(_Task(number, shape, gpu_type, *kept))
     return tasks
-
-
-def _after(state: State, bound: Sequence[int], node: int, shape: Shape) -> State | None:
-    """What is left once a task runs on a node; None where it does not fit. `bound`: the views that it takes from."""
-    left = list(state)
-    for number in bound:
-        gpus, cpu, memory = state[number][node]
-        after = (gpus - shape.gpus, cpu - shape.cpu, memory - shape.memory)
-        if any(need and rest < 0 for need, rest in zip((shape.gpus, shape.cpu, shape.memory), after, strict=True)):
-            return None
-        left[number] = (*state[number][:node], after, *state[number][node + 1 :])
-    return tuple(left)

@@ -84,11 +84,11 @@ class LineRows:
                 line.append(number)
 
     def _all_it_takes(self, number: int) -> tuple[GpuType, bool] | None:
-        """The one GPU type that all of its gangs take, and whether CPU or memory beside it; None for others."""
+        """The one GPU type that all of its gangs take, and whether anything beside it; None for others."""
         reach, shapes = self._reach(number), [group.shape for group in self._spec(number).task_groups]
         if reach.every_host or reach.gpu_types is None or len(reach.gpu_types) != 1:
             return None
-        return next(iter(reach.gpu_types)), any(shape.cpu or shape.memory for shape in shapes)
+        return next(iter(reach.gpu_types)), any(any(shape.beside.values()) for shape in shapes)
 
     def _would_delay(self, way: WayInLine, ahead: int) -> bool:
         return not may_pass(self._spec(way.job_class), way.option, self._reach(ahead))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,12 +29,11 @@ class SlotKind(NamedTuple):
 
 
 class NodeReleases(NamedTuple):
-    """What a node gets back when a holder, or who moves, leaves it."""
+    """What a node gets back when a holder, or who moves, leaves it: GPUs, and by name what is beside them."""
 
     who: int
     gpus: int
-    cpu: int
-    memory: int
+    beside: Mapping[str, int]
 
 
 class TaskKind(NamedTuple):

@@ -1,6 +1,6 @@
 """Where the jobs of a preemption program go: rows for every node, so that what it promises fits.
 
-On a node tasks take GPUs, CPU and memory that are free, and those of jobs that leave. In small clusters each node keeps what a job
+On a node tasks take what is free of GPUs and beside them, and what jobs leave. In small clusters each node keeps what a job
 leaves for those for whom it may leave: for each set of jobs there is a row about the tasks of those for whom no other may leave
 (Hall's condition). In larger ones that is asked of the cluster as a whole.
 """
@@ -22,6 +22,7 @@ from solver.milp.ample_types import AmpleTypes
 from solver.milp.instance_slots import InstanceSlots, Profile
 from solver.milp.preemption_flows import KeptApart, NodeReleases, PlacedJobs, SlotKind, TaskKind
 from solver.milp.preemption_program import PreemptionProgram, ServedColumn
+from solver.model.amounts import CPU, MEMORY, NONE
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import LEVELS, DeviceId, GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory
@@ -60,8 +61,8 @@ class FractionedGpu(NamedTuple):
 class PreemptionPlaces:
     """The rows of nodes. `on`: by slot and node the column that counts its tasks; `parts`: the same by GPU that is divided.
 
-    `still`: the nodes that nobody is about to leave, where jobs may go on. `ample`: the GPU types on whose nodes CPU and memory
-    suffice for whatever GPUs are had there; in small clusters it is not asked. `opened`: the columns of GPUs that are divided
+    `still`: the nodes that nobody is about to leave, where jobs may go on. `ample`: the GPU types on whose nodes there is enough
+    beside whatever GPUs are had there; in small clusters it is not asked. `opened`: the columns of GPUs that are divided
     anew; `on_opened`: by slot and node those that count its tasks on each of these. `in_cell`: by kind of task and cell how many
     are there; cells are the closest domains to which any gang keeps.
     """
@@ -148,7 +149,7 @@ class PreemptionPlaces:
         if gpu_type not in self.ample:
             return shape
         # Whichever types it lists, these are nodes of one of them.
-        return msgspec.structs.replace(shape, gpu_types=(), cpu=Cpu(0), memory=Memory(0))
+        return msgspec.structs.replace(shape, gpu_types=(), cpu=Cpu(0), memory=Memory(0), resources=NONE)
 
     def _number_masks(self) -> None:
         """Sets of jobs that may leave for somebody: nobody, and by family those that may.
@@ -218,7 +219,7 @@ class PreemptionPlaces:
             if task.share is None and task.mig is None:
                 healthy = {gpu.id for gpu in self.room.nodes[node].gpus if gpu.healthy and gpu.instances is None}
                 whole = len(healthy.intersection(task.devices))
-            yield node, NodeReleases(who, whole, int(shape.cpu), int(shape.memory))
+            yield node, NodeReleases(who, whole, shape.beside)
 
     def _columns_of_divided(self) -> None:
         """GPUs in fractions: of each what its holders have, and whether it becomes whole."""
@@ -275,11 +276,10 @@ class PreemptionPlaces:
             fits.append((int(room.free_gpus[node]) + gained + self.instances.could_be_whole(node)) // shape.gpus)
         if isinstance(shape, MigShape):
             fits.append(self.instances.most(node, Profile.of(shape), still=slot.still))
-        if shape.cpu:
-            fits.append(max(0, int(room.free_cpu[node]) + sum(release.cpu for release in freed)) // int(shape.cpu))
-        if shape.memory:
-            left = int(room.free_memory[node]) + sum(release.memory for release in freed)
-            fits.append(max(0, left) // int(shape.memory))
+        for name, need in shape.beside.items():
+            if need:
+                left = int(room.free_beside[name][node]) + sum(release.beside.get(name, 0) for release in freed)
+                fits.append(max(0, left) // need)
         return min(fits)
 
     def _rows_of_cells(self, wanted: Mapping[TaskKind, Mapping[int, float]]) -> None:
@@ -394,10 +394,10 @@ class PreemptionPlaces:
             self._row_of_gpus(node, there, int(room.free_gpus[node]), back, whole)
             self._rows_of_instances(node, there, mask, now=now)
             on_node = [(slot.shape, column) for slot in there for column in self._on_node(slot, node)]
-            cpu = {column: float(shape.cpu) for shape, column in on_node if shape.cpu}
-            self._row(cpu, [(release.who, release.cpu) for release in back], float(room.free_cpu[node]))
-            memory = {column: float(shape.memory) for shape, column in on_node if shape.memory}
-            self._row(memory, [(release.who, release.memory) for release in back], float(room.free_memory[node]))
+            for name in (CPU, MEMORY, *sorted({name for shape, _ in on_node for name in shape.resources})):
+                asked = {column: float(need) for shape, column in on_node if (need := shape.beside.get(name, 0))}
+                given_back = [(release.who, release.beside.get(name, 0)) for release in back]
+                self._row(asked, given_back, float(room.free_beside[name][node]))
         for device, gpu in self.divided.items():
             on_it = {self.parts[slot][device]: float(slot.shape.cost) for slot in slots if device in self.parts[slot]}
             if device in wholes and (mask.all() or wholes[device] != gpu.whole):
@@ -441,12 +441,12 @@ class PreemptionPlaces:
             back = [*gone, *self._moved.get(node, ())]
             self._row(
                 {column: float(more.cpu) for column, more in asked.items() if more.cpu},
-                [(release.who, release.cpu) for release in back],
+                [(release.who, release.beside[CPU]) for release in back],
                 float(self.room.free_cpu[node]),
             )
             self._row(
                 {column: float(more.memory) for column, more in asked.items() if more.memory},
-                [(release.who, release.memory) for release in back],
+                [(release.who, release.beside[MEMORY]) for release in back],
                 float(self.room.free_memory[node]),
             )
 

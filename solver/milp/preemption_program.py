@@ -263,8 +263,8 @@ class PreemptionProgram:
                 self.builder.at_most({self.leaving[base]: 1.0, column: -1.0}, 0.0)
 
     def _short_of_host(self) -> Mask:
-        """By holder, whether it has no GPUs, and holds CPU or memory on a node that may lack them for those who could be there, or
-        below a max of either that binds them.
+        """By holder, whether it has no GPUs, and is on a node that may lack something beside GPUs for those who could be there, or
+        below a max of CPU or memory that binds them.
         """
         held, room = self.attempts.evictable.allocations, self.attempts.soon
         shapes = {shape for served in self.served.values() for shape in served.option.shapes}
@@ -277,8 +277,9 @@ class PreemptionProgram:
             for node in nodes:
                 tasks = {shape: _most_tasks(shape, len(room.nodes[node].gpus)) for shape in shapes}
                 short[number] |= any(
-                    shape.cpu * most > int(room.free_cpu[node]) or shape.memory * most > int(room.free_memory[node])
+                    need * most > int(room.free_beside[name][node])
                     for shape, most in tasks.items()
+                    for name, need in shape.beside.items()
                 )
         return short
 

@@ -162,7 +162,7 @@ class Realisation:
     def _move(
         self, room: FreeCapacity, soon: FreeCapacity, used: Mapping[DeviceId, int], moved: Mapping[int, PlacedGang]
     ) -> bool:
-        """Who moves finds a place and leaves devices to somebody, or CPU or memory; who does not stays. `moved`: found already."""
+        """Who moves finds a place and leaves somebody devices, or what is beside; who does not stays. `moved`: found already."""
         for number, job in enumerate(self.moving):
             mover, there = job.mover, moved.get(number)
             users = Counter(used[d] for task in mover.job.placement for d in task.devices if d in used)
@@ -214,8 +214,8 @@ class Realisation:
     def _add_users_of_host(
         self, gangs: Mapping[int, list[int]], users: Mapping[int, defaultdict[int, int]], soon: FreeCapacity
     ) -> None:
-        """Of jobs of which nobody gets a device those without whose leaving nodes would lack CPU or memory, the most harmful spared
-        first; they leave for those who are to be on these nodes. `soon`: once all have left, and everybody is in place.
+        """Of jobs of which nobody gets a device those without whose leaving nodes would lack something beside, the most harmful
+        spared first; they leave for those who are to be on these nodes. `soon`: once all have left, and everybody is in place.
         """
         held, milli = self.making.attempts.evictable.allocations, self.program.host.milli
         for base in sorted(gangs, key=lambda base: (-int(milli[list(gangs[base])].sum()), base)):
@@ -241,7 +241,7 @@ class Realisation:
                 return  # all of the gang leaves with it
 
     def _users_of_host(self, short: Collection[int], soon: FreeCapacity) -> Counter[int]:
-        """Those who wait and are to be on nodes that would lack CPU or memory, with their tasks there."""
+        """Those who wait and are to be on nodes that would lack something beside GPUs, with their tasks there."""
         found = Counter[int]()
         for number, placed in self.placed.items() if short else ():
             if number not in self.now:
@@ -397,13 +397,12 @@ class Realisation:
 
 
 def _short_without(soon: FreeCapacity, tasks: Iterable[tuple[TaskPlacement, Shape]]) -> set[int]:
-    """The nodes that would lack CPU or memory if these tasks stayed where they are."""
-    cpu, memory = defaultdict[int, int](int), defaultdict[int, int](int)
+    """The nodes that would lack something beside GPUs if these tasks stayed where they are."""
+    needs = Counter[tuple[int, str]]()
     for task, shape in tasks:
         if task.node in soon.index and soon.open_nodes[soon.index[task.node]]:
-            cpu[soon.index[task.node]] += int(shape.cpu)
-            memory[soon.index[task.node]] += int(shape.memory)
-    return {node for node in cpu if cpu[node] > int(soon.free_cpu[node]) or memory[node] > int(soon.free_memory[node])}
+            needs.update({(soon.index[task.node], name): amount for name, amount in shape.beside.items()})
+    return {node for (node, name), need in needs.items() if need > int(soon.free_beside[name][node])}
 
 
 def _placed_as_it_is(

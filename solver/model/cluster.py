@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NewType
 
+from solver.model.amounts import CPU, MEMORY, NONE, Amounts
 from solver.model.document import Document
 from solver.model.quantities import Cpu, Memory
 
@@ -66,7 +67,7 @@ class Node(Document, frozen=True):
     An empty `island` or `rack` means that the node shares none with another node, an empty `block`
     that it lies in the block of its rack alone; so a required level is never met by mere ignorance.
     `data`: what can be read here as fast as from nearby. `labels`: what its pool says of it, each as KEY=VALUE, sorted.
-    `keeps_geometry`: its GPUs can't be partitioned anew now, whatever the policy of its pool says.
+    `keeps_geometry`: its GPUs can't be partitioned anew now, whatever the policy of its pool says. `resources`: what else it has.
     """
 
     name: NodeName
@@ -84,6 +85,12 @@ class Node(Document, frozen=True):
     ready: bool = True
     cordoned: bool = False
     keeps_geometry: bool = False
+    resources: Amounts = NONE
+
+    @property
+    def beside(self) -> dict[str, int]:
+        """What it has beside GPUs, by name."""
+        return {CPU: int(self.cpu), MEMORY: int(self.memory), **self.resources}
 
     @property
     def schedulable(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from solver.model.amounts import Amounts, read_amounts
 from solver.model.quantities import decode_quantity, encode_quantity, number_of, quantity_of
 
 API_VERSION: Final = "quorate.dev/v1"
@@ -41,7 +42,7 @@ def to_builtins(value: object) -> object:
 def from_builtins(value: object, kind: type[T]) -> T:
     """The same as `decode`, from dicts and lists."""
     _decoder(kind)
-    return msgspec.convert(value, type=kind, dec_hook=decode_quantity)
+    return msgspec.convert(value, type=kind, dec_hook=_read)
 
 
 def pack(value: object) -> bytes:
@@ -54,8 +55,16 @@ def unpack(packed: bytes, kind: Any) -> Any:
     found = _UNPACKERS.get(kind)
     if found is None:
         with _LEARNING:
-            found = _UNPACKERS[kind] = msgspec.msgpack.Decoder(kind, dec_hook=quantity_of)
+            found = _UNPACKERS[kind] = msgspec.msgpack.Decoder(kind, dec_hook=_unpacked)
     return found.decode(packed)
+
+
+def _read(kind: type[Any], written: object) -> Any:
+    return read_amounts(written) if kind is Amounts else decode_quantity(kind, written)
+
+
+def _unpacked(kind: type[Any], packed: object) -> Any:
+    return read_amounts(packed) if kind is Amounts else quantity_of(kind, packed)
 
 
 def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
@@ -63,7 +72,7 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     found = _DECODERS.get(kind)
     if found is None:
         with _LEARNING:
-            found = _DECODERS[kind] = msgspec.json.Decoder(kind, dec_hook=decode_quantity)
+            found = _DECODERS[kind] = msgspec.json.Decoder(kind, dec_hook=_read)
     return found
 
 

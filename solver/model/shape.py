@@ -1,11 +1,14 @@
-"""What one task asks for on one node: GPUs whole, shared or as a MIG instance, CPU and memory."""
+"""What one task asks for on one node: GPUs whole, shared or as a MIG instance, CPU, memory, and what else nodes have."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, NewType
 
 import msgspec
 
+from solver.model.amounts import CPU, MEMORY, NONE, Amounts, amounts_of
 from solver.model.cluster import GpuType
 from solver.model.document import Document
 from solver.model.quantities import Cpu, Memory, MilliGpu
@@ -16,7 +19,7 @@ class Shape(Document, frozen=True):
 
     Of GPUs at most one of four: `gpus` whole ones, `gpu_fraction` of one, as much of one as has `gpu_memory`, or a `mig`
     instance of that profile. `min_gpu_memory`: each GPU, whole or not, has at least so much memory altogether; None: any will do.
-    `node_labels`: the node has all of these labels, each as KEY=VALUE.
+    `node_labels`: the node has all of these labels, each as KEY=VALUE. `resources`: what it takes of what else nodes have.
     """
 
     gpus: int = 0
@@ -28,6 +31,12 @@ class Shape(Document, frozen=True):
     mig: str | None = None
     min_gpu_memory: Memory | None = None
     node_labels: tuple[str, ...] = ()
+    resources: Amounts = NONE
+
+    @property
+    def beside(self) -> dict[str, int]:
+        """What it takes beside GPUs, by name; CPU and memory are there, be it with 0."""
+        return {CPU: int(self.cpu), MEMORY: int(self.memory), **self.resources}
 
     @property
     def cost(self) -> MilliGpu:
@@ -43,6 +52,21 @@ class Shape(Document, frozen=True):
     def uses_gpus(self) -> bool:
         """It needs a node with GPUs."""
         return self.gpus > 0 or self.is_shared or self.mig is not None
+
+
+def taking(gpus: int, beside: Mapping[str, int]) -> Shape:
+    """What takes so many whole GPUs, and so much of each name beside them."""
+    others = {name: amount for name, amount in beside.items() if amount and name not in (CPU, MEMORY)}
+    cpu, memory = Cpu(beside.get(CPU, 0)), Memory(beside.get(MEMORY, 0))
+    return Shape(gpus, cpu=cpu, memory=memory, resources=amounts_of(others))
+
+
+def beside_of(shapes: Iterable[Shape]) -> Counter[str]:
+    """What all of these take beside GPUs, by name."""
+    found = Counter[str]()
+    for shape in shapes:
+        found.update(shape.beside)
+    return found
 
 
 TrustDomain = NewType("TrustDomain", str)

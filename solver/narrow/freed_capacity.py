@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import DeviceId, GpuType, NodeName
-from solver.model.quantities import Cpu, Memory
-from solver.model.shape import Shape
+from solver.model.shape import Shape, taking
 from solver.model.workload import QueueName, TaskPlacement
-from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, Shares
 from solver.quota.users import CapLine
 
 
 @dataclass(slots=True)
 class FreedCapacity:
-    """Mutable. `devices`, `host`: by node. `charges`, `caps`: what queues, and users in them, held and hold no more.
-
-    `types`: the GPU types of all nodes on which anything has become free.
+    """Mutable. `devices`, `host` (what is beside them, by name): by node. `charges`, `caps`: what queues, and users in them, held
+    and hold no more. `types`: the GPU types of all nodes on which anything has become free.
     """
 
     devices: dict[NodeName, set[DeviceId]] = field(default_factory=dict)
-    host: dict[NodeName, HostUse] = field(default_factory=dict)
+    host: defaultdict[NodeName, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     charges: Counter[tuple[QueueName, GpuType]] = field(default_factory=Counter)
     caps: Counter[CapLine] = field(default_factory=Counter)
     types: set[GpuType] = field(default_factory=set)
@@ -36,8 +33,7 @@ class FreedCapacity:
         """A task holds this no more."""
         self.types.add(gpu_type)
         self.devices.setdefault(task.node, set()).update(task.devices)
-        before = self.host.get(task.node, HostUse())
-        self.host[task.node] = before.plus(HostUse(int(shape.cpu), int(shape.memory)))
+        self.host[task.node].update(shape.beside)
 
     def add_quota(self, queue: QueueName, charge: Charge, caps: Iterable[tuple[CapLine, int]]) -> None:
         """A queue is charged so much less."""
@@ -53,10 +49,7 @@ class FreedCapacity:
             if task.node in self.devices:
                 self.devices[task.node].difference_update(task.devices)
             if task.node in self.host:
-                left = self.host[task.node]
-                self.host[task.node] = HostUse(
-                    max(0, left.cpu - int(shape.cpu)), max(0, left.memory - int(shape.memory))
-                )
+                self.host[task.node] -= Counter(shape.beside)  # what is left above 0
 
     def give_quota(self, queue: QueueName, charge: Charge, caps: Iterable[tuple[CapLine, int]]) -> None:
         """A queue is charged so much for it."""
@@ -70,7 +63,7 @@ class FreedCapacity:
         for node, host in sorted(self.host.items()):
             devices = tuple(sorted(self.devices.get(node, ())))
             task = TaskPlacement("", 0, node, devices)
-            room.occupy([(task, Shape(len(devices), cpu=Cpu(host.cpu), memory=Memory(host.memory)))], is_new=False)
+            room.occupy([(task, taking(len(devices), host))], is_new=False)
 
     def hidden_from(self, shares: Shares) -> Shares:
         """The shares as if it were held still."""

@@ -491,7 +491,7 @@ class NarrowWorld:
         room = self.room
         nodes = {room.index[task.node] for task in tasks if task.node in room.index}
         return len(nodes) == len({task.node for task in tasks}) and all(
-            room.open_nodes[node] and room.free_cpu[node] >= 0 and room.free_memory[node] >= 0 for node in nodes
+            room.open_nodes[node] and min(room.free_beside.at(node)) >= 0 for node in nodes
         )
 
     def _settled(self, job: Job) -> Job:

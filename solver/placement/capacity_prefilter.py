@@ -8,6 +8,7 @@ import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.offers import SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING
+from solver.model.amounts import CPU, MEMORY
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.shape import MigShape, Shape, SharedShape
@@ -59,8 +60,12 @@ class _Counted:
 
     def __init__(self, ways: Sequence[Way], room: FreeCapacity, fresh: bool) -> None:
         self._room, self._fresh = room, fresh
-        each = [(max(1, shape.gpus) if shape.uses_gpus else 0, shape.cpu, shape.memory) for shape, _ in ways]
-        self._each = np.array(each, dtype=np.int64).reshape(-1, 3).T
+        self._names = (CPU, MEMORY, *sorted({name for shape, _ in ways for name in shape.resources}))
+        each = [
+            (max(1, shape.gpus) if shape.uses_gpus else 0, *(shape.beside.get(name, 0) for name in self._names))
+            for shape, _ in ways
+        ]
+        self._each = np.array(each, dtype=np.int64).reshape(-1, 1 + len(self._names)).T
         self._usable: Mask = np.array([room.usable(*way) for way in ways], dtype=bool).reshape(-1, len(room.nodes))
         everywhere = np.arange(len(room.nodes))
         self._free, self._mark = self._free_on(everywhere), room.changes.mark
@@ -79,14 +84,14 @@ class _Counted:
         return self._slots
 
     def _free_on(self, nodes: Ints) -> Ints:
-        """GPUs, CPU and memory of some nodes: of GPUs, those that can be had as a whole."""
+        """GPUs and what is beside them of some nodes: of GPUs, those that can be had as a whole."""
         room = self._room
         gpus = np.maximum(room.free_gpus[nodes], 0)
         if self._fresh and room.partitions.unused:
             unused = np.zeros(len(room.nodes), dtype=np.int64)
             unused[list(room.partitions.unused)] = list(room.partitions.unused.values())
             gpus += unused[nodes]
-        return np.stack((gpus, room.free_cpu[nodes], room.free_memory[nodes]))
+        return np.stack((gpus, *(room.free_beside[name][nodes] for name in self._names)))
 
     def _count(self, free: Ints, nodes: Ints) -> Ints:
         slots = np.full((len(self._usable), len(nodes)), SLOTS_OF_A_TASK_THAT_NEEDS_NOTHING, dtype=np.int64)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
+from solver.model.amounts import Amounts
 from solver.model.arrays import Floats, Ints, Mask
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU
@@ -88,6 +89,11 @@ class _Alike(NamedTuple):
     numbers: tuple[int, ...]
     takes: _Takes
     ways: tuple[Way, ...]
+
+    @property
+    def resources(self) -> Amounts:
+        """What they take that no price and no state of a node counts."""
+        return self.ways[0][0].resources
 
     def way_on(self, room: FreeCapacity, node: int) -> int:
         """The first of them that is served on a node."""
@@ -166,6 +172,8 @@ class Fit:
         spots = []
         for alike in _alike(tuple(ways)):
             costs = self._cost_by_node(room, alike)
+            if alike.resources:
+                costs = np.where(room.free_beside.covers(alike.resources), costs, np.inf)
             node = int(costs.argmin()) if len(costs) else 0
             if len(costs) and costs[node] < np.inf:
                 left = self._costs[alike.takes].left_milli[self._states.of_node[node]]
@@ -192,6 +200,8 @@ class Fit:
             known, states = self._costs[alike.takes], self._states.of_node
             nodes = np.flatnonzero(self._by_node[alike.ways].usable)
             nodes = nodes[known.shared_price[states[nodes]] <= most]
+            if alike.resources:
+                nodes = nodes[room.free_beside.covers(alike.resources)[nodes]]
             if len(nodes):
                 left = known.shared_left[states[nodes]]
                 node = int(nodes[np.lexsort((room.free_gpus[nodes], left))[0]])
@@ -255,7 +265,7 @@ class Fit:
 def _alike(ways: tuple[Way, ...]) -> tuple[_Alike, ...]:
     found: dict[tuple[object, ...], list[int]] = {}
     for number, (shape, gpu_type) in enumerate(ways):
-        found.setdefault((_taken_by(shape), nodes_of(shape), gpu_type is None), []).append(number)
+        found.setdefault((_taken_by(shape), shape.resources, nodes_of(shape), gpu_type is None), []).append(number)
     return tuple(
         _Alike(tuple(numbers), _taken_by(ways[numbers[0]][0]), tuple(ways[number] for number in numbers))
         for numbers in found.values()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from solver.model.amounts import in_words
 from solver.model.inflight import declared_name
-from solver.model.quantities import Cpu, Memory, MilliGpu
+from solver.model.quantities import MilliGpu
 from solver.plan.mig_reasons import MigGeometryReason
 from solver.plan.reason import among, beside_gpus
 from solver.plan.reasons import (
@@ -98,12 +99,8 @@ def _of_room(reason: AnyReason) -> str:
         case NoRoomReason(gpu_type=gpu_type, gpus_per_task=each):
             there = among(reason.node_set, reason.nodes_allowed)
             return f"nodes with room for {_tasks_left(reason)} of {each} {gpu_type}{there}"
-        case HostResources(group=group, cpu_carried=Cpu() as cpu, memory_carried=Memory() as memory):
-            return f"to ask for no more than {beside_gpus(cpu, memory)} for each task of group {group}"
-        case HostResources(group=group):
-            return (
-                f"nodes with the CPU and memory for {_tasks_left(reason)} of group {group}, or to ask for less of them"
-            )
+        case HostResources():
+            return _beside_gpus(reason)
         case Topology(level=level, wanted=wanted):
             return f"one {level} with {wanted} GPUs free, or to ask for a wider level"
         case Bundles(per_bundle=per_bundle, level=level):
@@ -116,6 +113,18 @@ def _of_room(reason: AnyReason) -> str:
             return f"{tasks - fit} more of {profile or 'whole GPUs'} on {gpu_type}"
         case _:
             return ""
+
+
+def _beside_gpus(reason: HostResources) -> str:
+    if reason.resource:
+        each = in_words(reason.resource.name, reason.resource.wanted)
+        return f"nodes with {each} for {_tasks_left(reason)} of group {reason.group}"
+    if reason.cpu_carried is not None and reason.memory_carried is not None:
+        carried = beside_gpus(reason.cpu_carried, reason.memory_carried)
+        return f"to ask for no more than {carried} for each task of group {reason.group}"
+    return (
+        f"nodes with the CPU and memory for {_tasks_left(reason)} of group {reason.group}, or to ask for less of them"
+    )
 
 
 def _lacking(wanted: MilliGpu, there: MilliGpu) -> MilliGpu:

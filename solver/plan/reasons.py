@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from solver.model.amounts import NONE, Amounts, in_words, is_port, port_in_words
 from solver.model.cluster import GpuType, Level, SpreadLevel
+from solver.model.document import Document
 from solver.model.inflight import declared_name
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
@@ -109,10 +111,29 @@ class NoRoomReason(Reason, frozen=True, tag="no-room"):
         return f"{wanted}, {there}: the free GPUs are scattered"
 
 
-class HostResources(Reason, frozen=True, tag="host-resources"):
-    """GPUs would do, but CPU or memory beside them does not, on the nodes of a `node_set` where it is limited to that.
+class ScarceResource(Document, frozen=True):
+    """Another resource of nodes than CPU and memory: network cards, disk, places for pods, a port.
 
-    `lacking`: of which of the two there is too little even by itself; (): of none, but nowhere is there enough of both.
+    `wanted`: what one task takes of it. `free`: what is left of it on the nodes that would do; of a port, on how many it is free.
+    """
+
+    name: str
+    wanted: int
+    free: int
+
+    @property
+    def left(self) -> str:
+        """`2 rdma/hca`, or `1 node with port 80 (TCP)`."""
+        if is_port(self.name):
+            return f"{count(self.free, 'node')} with {port_in_words(self.name)}"
+        return in_words(self.name, self.free)
+
+
+class HostResources(Reason, frozen=True, tag="host-resources"):
+    """GPUs would do, but CPU, memory or another resource beside them does not, on the nodes of a `node_set` if limited to one.
+
+    `lacking`: of which of the two there is too little even by itself; (): of none, but nowhere is there enough of both, and of
+    the other `resources` that it asks for. `resource`: it is not these two that are lacking, but that one.
     `cpu_carried`, `memory_carried`: of a job inside its guarantee that asks for more than its GPUs carry, what they carry for each
     task: for what is beyond no job leaves.
     """
@@ -128,14 +149,22 @@ class HostResources(Reason, frozen=True, tag="host-resources"):
     lacking: tuple[HostResource, ...] = ()
     cpu_carried: Cpu | None = None
     memory_carried: Memory | None = None
+    resources: Amounts = NONE
+    resource: ScarceResource | None = None
 
     def __str__(self) -> str:
         where = among(self.node_set, self.nodes_allowed) or (f" on {self.gpu_type} nodes" if self.gpu_type else "")
         beside = "beside each task's GPUs" if self.gpu_type else "for each task"
         short = {"cpu": "CPU", "memory": "memory"}
-        what = " and too little ".join(short[name] for name in self.lacking) or "of both together"
+        together = "of all together" if self.resources else "of both together"
+        what = " and too little ".join(short[name] for name in self.lacking) or together
         fit = f"{self.tasks_that_fit} of {self.tasks} tasks fit{where}"
-        needs = f"group {self.group} needs {beside_gpus(self.cpu, self.memory)} {beside}"
+        if self.resource:
+            needs = f"group {self.group} needs {in_words(self.resource.name, self.resource.wanted)} for each task"
+            where = where if self.node_set or not is_port(self.resource.name) else ""
+            return f"{needs}; {self.resource.left} free{where}: {self.tasks_that_fit} of {self.tasks} tasks fit"
+        others = "".join(f" and {in_words(name, amount)}" for name, amount in self.resources.items())
+        needs = f"group {self.group} needs {beside_gpus(self.cpu, self.memory)}{others} {beside}"
         if self.cpu_carried is None or self.memory_carried is None:
             return f"{needs}; too little {what} is free: {fit}"
         carried = beside_gpus(self.cpu_carried, self.memory_carried)

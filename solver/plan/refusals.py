@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from solver.model.amounts import amount_in_words, in_words
 from solver.model.cluster import GpuType, Level
 from solver.model.document import Document
 from solver.model.quantities import Cpu, Memory, MilliGpu
@@ -130,11 +131,19 @@ class TooLittleHost(Document, frozen=True):
         return beside_gpus(cpu if "cpu" in is_meant else Cpu(0), memory if "memory" in is_meant else Memory(0))
 
 
+class TooLittleResource(Document, frozen=True):
+    """One of the other resources of nodes, of which no node has as much as one task takes, even when it is empty."""
+
+    name: str
+    wanted: int
+    largest: int
+
+
 class NeverFits(Reason, frozen=True, tag="never-fits"):
     """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task.
 
     `profile`: the MIG profile that each task asks for. `node_set`: the only nodes that its tasks may be on, if it is limited.
-    `host`: where no node has the CPU and memory that one task asks for.
+    `host`: where no node has the CPU and memory that one task asks for; `resource`: or not so much of another resource.
     """
 
     group: str
@@ -148,11 +157,17 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     node_set: str = ""
     nodes_allowed: int = 0
     host: TooLittleHost | None = None
+    resource: TooLittleResource | None = None
 
     def __str__(self) -> str:
         there = among(self.node_set, self.nodes_allowed)
         if self.host:
             return f"group {self.group} needs {self.host.needs} for each task; {self.host.found(self.gpu_type, self.node_set)}"
+        if self.resource:
+            most = f"the most that a node has is {amount_in_words(self.resource.largest)}{there}"
+            return (
+                f"group {self.group} needs {in_words(self.resource.name, self.resource.wanted)} for each task; {most}"
+            )
         wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else count(self.tasks, "task")
         where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
         if self.profile:

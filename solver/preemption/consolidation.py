@@ -196,9 +196,9 @@ def _enough_is_free(option: Option, soon: FreeCapacity) -> bool:
 
 def still(room: FreeCapacity, soon: FreeCapacity) -> Mask:
     """The nodes that nobody is about to leave."""
-    still: Mask = (
-        (room.free_gpus == soon.free_gpus) & (room.free_cpu == soon.free_cpu) & (room.free_memory == soon.free_memory)
-    )
+    still: Mask = room.free_gpus == soon.free_gpus
+    for name in {**room.free_beside, **soon.free_beside}:
+        still &= room.free_beside[name] == soon.free_beside[name]
     still[[node for node, gpus in room.shared.items() if soon.shared.get(node) != gpus]] = False
     return still
 

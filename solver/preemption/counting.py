@@ -6,13 +6,13 @@ says it all: it fits where as many tasks do as it needs, in one domain where it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import reduce
 
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.model.arrays import Ints, Mask, begins, running_sums
-from solver.model.shape import Shape
 from solver.placement import homogeneous_gangs as plain
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.trial import PlacementRequest
@@ -42,15 +42,17 @@ class Counting:
     def __init__(self, request: PlacementRequest, room: FreeCapacity, evictable: EvictionCandidates) -> None:
         spec = request.candidate.job.spec
         self._room, self._holdings, self._freeing = room, evictable.allocations, evictable.released(room)
-        self._shape, gpu_type = request.option.shapes[0], request.option.gpu_types[0]
+        shape, gpu_type = request.option.shapes[0], request.option.gpu_types[0]
+        beside = {name: need for name, need in shape.beside.items() if need}
+        self._names, self._needs = tuple(beside), (shape.gpus, *beside.values())
         self._needed = spec.task_groups[0].least
-        self._usable = room.usable(self._shape, gpu_type)
-        self._at_first = room.slots(self._shape, gpu_type, fresh=False)
+        self._usable = room.usable(shape, gpu_type)
+        self._at_first = room.slots(shape, gpu_type, fresh=False)
         level = spec.effective_topology.required
         self._domain_at = room.topology[level].of_node if level else np.zeros(len(room.nodes), dtype=np.int64)
         self._in_domain: list[int] = _added_up(self._domain_at, self._at_first).tolist()
         self._able = 0
-        self._free: dict[int, tuple[int, int, int]] = {}
+        self._free: dict[int, tuple[int, ...]] = {}
         self._slots: dict[int, int] = {}
         self._slots_at_first: dict[int, int] = {}
         self._domain_of: dict[int, int] = {}
@@ -68,11 +70,8 @@ class Counting:
         order = np.lexsort((when, node))
         when, node = when[order], node[order]
         first = begins(node)
-        freed = (self._freeing.gpus, self._freeing.cpu, self._freeing.memory)
-        gpus, cpu, memory = (running_sums(first, of[leaves][order]) for of in freed)
-        room = self._room
-        fitting = _fitting(
-            self._shape, room.free_gpus[node] + gpus, room.free_cpu[node] + cpu, room.free_memory[node] + memory
+        fitting = self._fitting(
+            [free[node] + running_sums(first, freed[leaves][order]) for free, freed in self._free_and_freed()]
         )
         before = np.empty_like(fitting)
         before[1:] = fitting[:-1]
@@ -97,14 +96,15 @@ class Counting:
 
     def leave(self, gone: Mask) -> None:
         """All of these have left; nobody has before."""
-        released, room = self._freeing, self._room
+        released = self._freeing
         leaves = gone[released.holder] & self._usable[released.node]
-        node, free = released.node[leaves], (room.free_gpus.copy(), room.free_cpu.copy(), room.free_memory.copy())
-        for of, freed in zip(free, (released.gpus, released.cpu, released.memory), strict=True):
-            np.add.at(of, node, freed[leaves])
+        node, left = released.node[leaves], list[Ints]()
         touched = np.unique(node)
-        left = [of[touched] for of in free]
-        fitting = _fitting(self._shape, *left)
+        for free, freed in self._free_and_freed():
+            after = free.copy()
+            np.add.at(after, node, freed[leaves])
+            left.append(after[touched])
+        fitting = self._fitting(left)
         numbers = touched.tolist()
         self._slots = dict(zip(numbers, fitting.tolist(), strict=True))
         self._slots_at_first = dict(zip(numbers, self._at_first[touched].tolist(), strict=True))
@@ -134,7 +134,7 @@ class Counting:
             and slots[node] > self._slots_at_first[node]
             and self._in_domain[self._domain_of[node]] >= needed
             for part in self._holdings.leaving_with(number)
-            for node, *_ in self._freeing.of(part)
+            for node, *_ in self._freeing.of(part, self._names)
         )
 
     def change(self, holders: Sequence[int], sign: int) -> None:
@@ -143,18 +143,12 @@ class Counting:
             self._change(number, sign)
 
     def _change(self, number: int, sign: int) -> None:
-        shape, slots, in_domain = self._shape, self._slots, self._in_domain
-        for node, gpus, cpu, memory in self._freeing.of(number):
+        slots, in_domain = self._slots, self._in_domain
+        for node, *freed in self._freeing.of(number, self._names):
             if node not in slots:
                 continue
-            free = self._free[node]
-            now = self._free[node] = (free[0] + sign * gpus, free[1] + sign * cpu, free[2] + sign * memory)
-            fitting = now[0] // shape.gpus
-            if shape.cpu:
-                fitting = min(fitting, now[1] // shape.cpu)
-            if shape.memory:
-                fitting = min(fitting, now[2] // shape.memory)
-            fitting = max(0, fitting)
+            free = self._free[node] = tuple([has + sign * of for has, of in zip(self._free[node], freed, strict=True)])
+            fitting = max(0, min([has // need for has, need in zip(free, self._needs, strict=True)]))
             if fitting != slots[node]:
                 domain = self._domain_of[node]
                 before = in_domain[domain]
@@ -162,14 +156,16 @@ class Counting:
                 slots[node] = fitting
                 self._able += (after >= self._needed) - (before >= self._needed)
 
+    def _free_and_freed(self) -> Iterator[tuple[Ints, Ints]]:
+        """Of all that a task takes what is free on each node, and what each gives back that leaves."""
+        yield self._room.free_gpus, self._freeing.gpus
+        for name in self._names:
+            yield self._room.free_beside[name], self._freeing.beside(name)
 
-def _fitting(shape: Shape, gpus: Ints, cpu: Ints, memory: Ints) -> Ints:
-    """How many tasks fit where this is free."""
-    fitting = gpus // shape.gpus
-    for free, need in ((cpu, shape.cpu), (memory, shape.memory)):
-        if need:
-            fitting = np.minimum(fitting, free // int(need))
-    return np.maximum(fitting, 0)
+    def _fitting(self, free: Sequence[Ints]) -> Ints:
+        """How many tasks fit where this is free."""
+        fitting = [has // need for has, need in zip(free, self._needs, strict=True)]
+        return np.maximum(reduce(np.minimum, fitting), 0)
 
 
 def _added_up(domain_of: Ints, slots: Ints) -> Ints:

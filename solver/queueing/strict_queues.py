@@ -137,4 +137,4 @@ def _around(candidate: StartCandidate, line: Iterable[Reach]) -> tuple[Option, .
 
 
 def _needs_host(shape: Shape) -> bool:
-    return bool(shape.cpu or shape.memory)
+    return any(shape.beside.values())

@@ -13,6 +13,7 @@ import numpy as np
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import Sharing, sharing_of
+from solver.model.amounts import NONE
 from solver.model.cluster import GpuType, Level, Node
 from solver.model.mig import mig_model
 from solver.model.mig_layout import near_profiles
@@ -34,6 +35,7 @@ from solver.plan.refusals import (
     NeverFits,
     NotDivided,
     TooLittleHost,
+    TooLittleResource,
     UnknownName,
 )
 from solver.policy.policy import Policy, SloClass
@@ -262,18 +264,30 @@ class Gate:
             node_set=group.nodes,
             nodes_allowed=int(self.empty.sets[group.nodes].sum()) if group.nodes else 0,
             host=self._too_little_host(shape, gpu_type),
+            resource=self._too_little_of(shape, gpu_type),
         )
 
     def _too_little_host(self, shape: Shape, gpu_type: GpuType | None) -> TooLittleHost | None:
         """Where a node would do for a task by its GPUs, and none does by its CPU and memory too."""
-        gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
-        if self.empty.offer(shape, gpu_type).total or not self.empty.offer(gpus_alone, gpu_type).total:
+        without = msgspec.structs.replace(shape, resources=NONE)
+        gpus_alone = msgspec.structs.replace(without, cpu=Cpu(0), memory=Memory(0))
+        if self.empty.offer(without, gpu_type).total or not self.empty.offer(gpus_alone, gpu_type).total:
             return None
         able = self.empty.offer(gpus_alone, gpu_type).slots > 0
         cpu, memory = (int(there[able].max(initial=0)) for there in (self.empty.free_cpu, self.empty.free_memory))
         short: tuple[tuple[HostResource, bool], ...] = (("cpu", cpu < shape.cpu), ("memory", memory < shape.memory))
         lacking = tuple(name for name, is_short in short if is_short)
         return TooLittleHost(Cpu(shape.cpu), Memory(shape.memory), Cpu(cpu), Memory(memory), lacking)
+
+    def _too_little_of(self, shape: Shape, gpu_type: GpuType | None) -> TooLittleResource | None:
+        """The first resource of which no node that would do by GPUs has as much as a task takes."""
+        gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0), resources=NONE)
+        able = self.empty.offer(gpus_alone, gpu_type).slots > 0
+        if not able.any():
+            return None
+        largest = ((name, int(self.empty.free_beside[name][able].max())) for name in shape.resources)
+        short = (TooLittleResource(name, shape.resources[name], most) for name, most in largest)
+        return next((found for found in short if found.largest < found.wanted), None)
 
     def _tasks_that_fit(self, spec: JobSpec, option: Option, number: int, level: Level | None) -> int:
         offer, least = self.empty.offer(option.shapes[number], option.gpu_types[number]), spec.task_groups[number].least

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from solver.model.amounts import in_words
 from solver.plan.hopes import what_would_help
 from solver.plan.mig_reasons import MigHasNoPeers
 from solver.plan.plan import Inadmissible, Verdict, Waits
@@ -64,6 +65,13 @@ def _smaller_gang(reason: NeverFits) -> str:
         least = f"at most {reason.host.largest}" if reason.host.lacking else "less CPU and memory"
         more = f", or let it be on more than {count(reason.nodes_allowed, 'node')}" if reason.node_set else ""
         return f"Ask for {least} for each task of group {reason.group}{more}."
+    if reason.resource:
+        few = f"Ask for at most {in_words(reason.resource.name, reason.resource.largest)} for each task of group {reason.group}"
+        return (
+            f"{few}, or add nodes that have more."
+            if reason.resource.largest
+            else "Add nodes that have it, or ask for none."
+        )
     if reason.node_set and reason.tasks_that_fit < reason.tasks:
         here = f"Up to {reason.tasks_that_fit} of its tasks would fit there, or let" if reason.tasks_that_fit else "Let"
         return f"{here} group {reason.group} be on more than {count(reason.nodes_allowed, 'node')}."

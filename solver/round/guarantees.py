@@ -60,7 +60,9 @@ def with_share(
                     share_of[group.name, gpu_type or GpuType("")] = share
 
     def with_its_share(reason: AnyReason) -> AnyReason:
-        share = share_of.get((reason.group, reason.gpu_type)) if isinstance(reason, HostResources) else None
+        if not isinstance(reason, HostResources) or reason.resource:
+            return reason
+        share = share_of.get((reason.group, reason.gpu_type))
         if share is None:
             return reason
         return msgspec.structs.replace(reason, cpu_carried=Cpu(share.cpu), memory_carried=Memory(share.memory))

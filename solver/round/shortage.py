@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
+from solver.model.amounts import NONE, Amounts, is_port
 from solver.model.arrays import Ints
 from solver.model.cluster import GpuType
 from solver.model.quantities import Cpu, Memory, MilliGpu
@@ -25,6 +26,7 @@ from solver.plan.reasons import (
     CapacityReason,
     HostResources,
     NoRoomReason,
+    ScarceResource,
     TooClose,
     Topology,
 )
@@ -96,13 +98,18 @@ def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type:
             yield _too_few_instances(room, group, shape, gpu_type)
         return
     name, limit = gpu_type or GpuType(""), (group.nodes, int(room.sets[group.nodes].sum()) if group.nodes else 0)
-    gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0))
+    gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0), resources=NONE)
     if isinstance(shape, MigShape) and room.offer(gpus_alone, gpu_type).total < group.least:
         yield _too_few_instances(room, group, gpus_alone, gpu_type)
     elif not shape.uses_gpus or room.offer(gpus_alone, gpu_type).total >= group.least:
         cpu, memory = Cpu(shape.cpu), Memory(shape.memory)
-        lacking = tuple(_lacking(room, group, shape, gpu_type))
-        yield HostResources(group.name, name, cpu, memory, group.least, fits, *limit, lacking)
+        lacking = tuple(_lacking(room, group, msgspec.structs.replace(shape, resources=NONE), gpu_type))
+        scarce = tuple(_scarce(room, group, gpus_alone, shape.resources, gpu_type))
+        for resource in scarce:
+            yield HostResources(group.name, name, cpu, memory, group.least, fits, *limit, resource=resource)
+        if lacking or not scarce:
+            together = NONE if lacking else shape.resources
+            yield HostResources(group.name, name, cpu, memory, group.least, fits, *limit, lacking, resources=together)
     else:
         yield NoRoomReason(group.name, name, group.least, shape.cost, fits, *limit)
 
@@ -116,6 +123,18 @@ def _lacking(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuTy
         yield "cpu"
     if room.offer(without_cpu, gpu_type).total < group.least:
         yield "memory"
+
+
+def _scarce(
+    room: FreeCapacity, group: TaskGroup, gpus_alone: Shape, resources: Amounts, gpu_type: GpuType | None
+) -> Iterator[ScarceResource]:
+    """The resources of which there is too little even if nothing else beside GPUs mattered."""
+    for name, amount in resources.items():
+        with_it = msgspec.structs.replace(gpus_alone, resources=Amounts([(name, amount)]))
+        if room.offer(with_it, gpu_type).total < group.least:
+            free = room.free_beside[name][room.usable(with_it, gpu_type)]
+            left = (free >= amount).sum() if is_port(name) else np.maximum(free, 0).sum()
+            yield ScarceResource(name, amount, int(left))
 
 
 def _too_few_instances(

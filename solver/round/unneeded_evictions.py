@@ -1,11 +1,11 @@
 """Jobs without GPUs that were chosen to leave, and turn out not to be needed once all is decided: they stay.
 
-What leaves later in a round can leave enough CPU and memory for those that were served before.
+What leaves later in a round can leave enough beside GPUs for those that were served before.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -55,14 +55,15 @@ def _asks_gpus(victim: Victim) -> bool:
 
 def _fit(tasks: Iterable[tuple[TaskPlacement, Shape]], left: FreeCapacity) -> bool:
     """Whether nodes have room for them where they are."""
-    cpu, memory = defaultdict[int, int](int), defaultdict[int, int](int)
+    needs = defaultdict[int, Counter[str]](Counter)
     for task, shape in tasks:
         node = left.index.get(task.node)
         if node is None or not left.open_nodes[node]:
             return False
-        cpu[node] += int(shape.cpu)
-        memory[node] += int(shape.memory)
-    return all(cpu[node] <= int(left.free_cpu[node]) and memory[node] <= int(left.free_memory[node]) for node in cpu)
+        needs[node].update(shape.beside)
+    return all(
+        need <= int(left.free_beside[name][node]) for node, there in needs.items() for name, need in there.items()
+    )
 
 
 def _waits_for_some(promise: NewNomination, promises: Iterable[NewNomination]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from solver.model.amounts import read_amounts
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.model.document import from_builtins, to_builtins
 from solver.model.inflight import InFlight, declared_name
@@ -179,6 +180,7 @@ def _pool(
     instances: dict[int, list[str]] | None = None,
     data: Sequence[str] = (),
     labels: Sequence[str] = (),
+    resources: dict[str, object] | None = None,
 ) -> list[Node]:
     """`instances`: of the GPUs in MIG mode, by index on every node, each as PROFILE@START."""
 
@@ -207,6 +209,7 @@ def _pool(
             links=Links(**links or {}),
             data=tuple(data),
             labels=tuple(labels),
+            resources=read_amounts(resources or {}),
         )
         for number in range(nodes)
     ]
@@ -248,7 +251,9 @@ def _job(
     """
     shape: dict[str, Any] = {"gpus": gpus}
     shape |= {
-        key: rest.pop(key) for key in ("gpuTypes", "cpu", "memory", "gpuFraction", "gpuMemory", "mig") if key in rest
+        key: rest.pop(key)
+        for key in ("gpuTypes", "cpu", "memory", "gpuFraction", "gpuMemory", "mig", "resources")
+        if key in rest
     }
     if {"gpuFraction", "gpuMemory", "mig"} & set(shape):
         del shape["gpus"]

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import strategies as st
 
+from solver.model.amounts import WHOLE_PORT, Amounts, amounts_of
 from solver.model.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
 from solver.model.node_sets import NodeSet
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
-from solver.model.shape import Shape, SharingMode
+from solver.model.shape import Shape, SharingMode, beside_of
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import (
     Bundle,
@@ -331,6 +332,41 @@ def with_sets(draw: st.DrawFn, world: Snapshot) -> Snapshot:
         return msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, task_groups=groups))
 
     return snapshot_of(world.time, world.nodes, [limited(known) for known in world.jobs], world.in_flight, sets)
+
+
+PORT = "hostPort/TCP/8080"
+
+
+@st.composite
+def with_resources(draw: st.DrawFn, world: Snapshot) -> Snapshot:
+    """The world, with tasks that take network cards, places for pods, and a port; and nodes that have a few more than are held."""
+
+    def asking(known: Job) -> Job:
+        groups = tuple(
+            msgspec.structs.replace(group, shape=msgspec.structs.replace(group.shape, resources=draw(asked(group))))
+            for group in known.spec.task_groups
+        )
+        return msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, task_groups=groups))
+
+    def asked(group: TaskGroup) -> st.SearchStrategy[Amounts]:
+        cards, places = st.sampled_from([0, 0, 1, 2]), st.sampled_from([0, 1, 1])
+        # On one node only one task of a gang can have the port.
+        port = st.sampled_from([0, 0, 0, WHOLE_PORT if group.replicas == 1 else 0])
+        drawn = st.fixed_dictionaries({"rdma/hca": cards, "pods": places, PORT: port})
+        return drawn.map(lambda amounts: amounts_of({name: amount for name, amount in amounts.items() if amount}))
+
+    jobs = [asking(known) for known in world.jobs]
+    held = {known.name: beside_of(()) for known in world.nodes}
+    for known in jobs:
+        shapes = {group.name: group.shape for group in known.spec.task_groups}
+        for task in known.placement:
+            held[task.node] += beside_of([shapes[task.group]])
+
+    def having(known: Node) -> Node:
+        has = {name: held[known.name][name] + draw(st.integers(0, 3)) for name in ("rdma/hca", "pods")}
+        return msgspec.structs.replace(known, resources=amounts_of(has))
+
+    return snapshot_of(world.time, list(map(having, world.nodes)), jobs, world.in_flight, world.node_sets)
 
 
 @st.composite

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import msgspec
@@ -11,8 +11,11 @@ from reconciler.analysis.backtest.figures import PolicyFigures
 from reconciler.analysis.backtest.observation import Observation
 from reconciler.analysis.backtest.summary import ReplayOutcome
 from solver.milp.optimiser import Optimiser
+from solver.model.amounts import Amounts, amounts_of, is_port
 from solver.model.cluster import Node
 from solver.model.quantities import Duration, Instant
+from solver.model.shape import Shape
+from solver.model.workload import Job
 from solver.policy.policy import Policy, Queue, policy_of
 from solver.policy.tree import QueueTree
 from solver.simulation.replay import Replay
@@ -49,16 +52,17 @@ class Backtest:
     def under(self, candidate: PolicyCandidate, follow: Follow) -> PolicyFigures:
         """Replay the jobs under a policy."""
         policy, notes = with_queues_of(self.jobs, candidate.policy)
+        jobs, uncounted = on_declared_resources(self.jobs, candidate.nodes)
         if not self.forecasts:
             # It changes no decision, and takes time.
             scheduling = msgspec.structs.replace(policy.scheduling, estimated_jobs=0)
             policy = msgspec.structs.replace(policy, scheduling=scheduling)
         replay, seen = Replay(candidate.nodes, policy, self.optimiser, self.cadence), Observation()
-        for decided in follow(candidate.name, replay.rounds(self.jobs, self.end)):
+        for decided in follow(candidate.name, replay.rounds(jobs, self.end)):
             seen.note(decided)
         seen.close(replay.runs, self.end)
-        found = ReplayOutcome(replay, self.jobs, self.start, self.end, seen).figures(
-            candidate.name, candidate.commit, notes
+        found = ReplayOutcome(replay, jobs, self.start, self.end, seen).figures(
+            candidate.name, candidate.commit, (*notes, *uncounted)
         )
         return msgspec.structs.replace(found, digest=candidate.policy.digest)
 
@@ -83,3 +87,33 @@ def with_queues_of(jobs: Sequence[TraceJob], policy: Policy) -> tuple[Policy, tu
     if inner:
         notes.append(f"other queues lie below these in the policy, so none of their jobs can run: {', '.join(inner)}")
     return policy, tuple(notes)
+
+
+def on_declared_resources(
+    jobs: Sequence[TraceJob], nodes: Iterable[Node]
+) -> tuple[Sequence[TraceJob], tuple[str, ...]]:
+    """The jobs without the resources that no node says anything of, and which these are.
+
+    Pods ask for what nodes of a cluster say of themselves, and NodePools in Git need not: no such job would ever start.
+    """
+    declared = {name for node in nodes for name in node.resources}
+    asked = {name for one in jobs for group in one.job.spec.task_groups for name in group.shape.resources}
+    unknown = {name for name in asked - declared if not is_port(name)}
+    if not unknown:
+        return jobs, ()
+    without = tuple(msgspec.structs.replace(one, job=_without(one.job, unknown)) for one in jobs)
+    return without, (f"no node declares these, so they are not counted: {', '.join(sorted(unknown))}",)
+
+
+def _without(job: Job, unknown: Set[str]) -> Job:
+    groups = tuple(
+        msgspec.structs.replace(
+            group, shape=msgspec.structs.replace(group.shape, resources=_known(group.shape, unknown))
+        )
+        for group in job.spec.task_groups
+    )
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, task_groups=groups))
+
+
+def _known(shape: Shape, unknown: Set[str]) -> Amounts:
+    return amounts_of({name: amount for name, amount in shape.resources.items() if name not in unknown})

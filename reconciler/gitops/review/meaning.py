@@ -14,6 +14,7 @@ from reconciler.documents.repository import Compiled
 from reconciler.documents.topology import TopologySpec
 from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.review_findings import DocumentChange, FieldChange
+from solver.model.amounts import amount_in_words
 from solver.model.cluster import Node
 from solver.model.document import digest, to_builtins
 from solver.model.quantities import Memory
@@ -135,6 +136,10 @@ def _pool_fields(nodes: Iterable[Node]) -> Fields:
         "cpu": [node.cpu for node in nodes],
         "memory": [node.memory for node in nodes],
         "labels": [", ".join(node.labels) for node in nodes],
+        **{
+            f"resources.{name}": [amount_in_words(node.resources.get(name, 0)) for node in nodes]
+            for name in sorted({name for node in nodes for name in node.resources})
+        },
     }
     domains = {
         "islands": {node.island for node in nodes},

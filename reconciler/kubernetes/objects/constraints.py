@@ -1,12 +1,12 @@
 """On which nodes the pods of a group may be, and how much of that a job can say by its GPU types.
 
-Hard: nodeSelector, required node affinity, taints, and that the node has resources which a round does not count. Soft wishes order
-the GPU types, where they are about those, and are remarked otherwise.
+Hard: nodeSelector, required node affinity and taints. Soft wishes order the GPU types, where they are about those, and are remarked
+otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -97,9 +97,6 @@ class Places:
 
     def plain(self, task: PodTask) -> Plain:
         """What a pod may and would like by itself. Thousands ask for the same."""
-        if task.others and not task.pod.holds:
-            self.note_grounds()
-            return self._found(task)  # it goes by what is on nodes
         spec = task.pod.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
         uses = [task.shape.uses_gpus, bool(task.shape.gpus), spec.gpus_by_claims]
@@ -253,8 +250,6 @@ def allowed_nodes(places: Places, task: PodTask) -> tuple[Names, tuple[Refusal, 
         steps.append((f"whose GPUs {how}", places.with_gpus_had(by_claims=by_claims)))
     if task.shape.gpus:
         steps.append(("whose GPUs are not shared", places.unshared))
-    if task.others and not task.pod.holds:  # a pod on a node has it
-        steps.append((f"that have {_list(task.others)}", places.crowd.offering(task.others)))
     left = places.common([these for _, these in steps])
     if left:
         return left, ()
@@ -319,10 +314,6 @@ def type_preferences(places: Places, task: PodTask, nodes: Names) -> tuple[dict[
         for of_type in wishes.keys() | taints.keys()
     }
     return liked, tuple(remarks)
-
-
-def _list(others: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{number} {resource}" for resource, number in others)
 
 
 def _domain(node: Node, level: SpreadLevel | None) -> str:

@@ -1,4 +1,4 @@
-"""The pods on each node, and what that says to gangs: which pods a term means, which keep others away, what of a node is left.
+"""The pods on each node, and what that says to gangs: which pods a term means, which keep others away.
 
 What gangs asked is kept up to date while pods come and go, and the asker is named once the answer is another
 (`DependencyIndex`).
@@ -7,29 +7,24 @@ What gangs asked is kept up to date while pods come and go, and the asker is nam
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from reconciler.kubernetes.objects.dependency_index import DependencyIndex
 from reconciler.kubernetes.objects.membership import GangKey
 from reconciler.kubernetes.objects.neighbours import Saying, Sayings, keeps_away, means, saying
-from reconciler.kubernetes.objects.nodes import SeenNode, used_by
-from reconciler.kubernetes.objects.pods import Others
-from reconciler.kubernetes.objects.requests import Requests, plus
 from reconciler.kubernetes.objects.wire import Pod, PodTerm
 from solver.model.cluster import NodeName
 
 PodKey = tuple[str, str]
 Question = (
     tuple[Literal["meant", "away"], Saying]
-    | tuple[Literal["offering"], Others]
     | tuple[Literal["plain"], bytes]
     | tuple[Literal["level"], str]
     | tuple[Literal["grounds"]]
     | tuple[Literal["quota"], str]
 )
-"""What gangs ask: the first three of the crowd, the others of the places (constraints.py)."""
+"""What gangs ask: the first two of the crowd, the others of the places (constraints.py)."""
 
 
 class Repelling(NamedTuple):
@@ -40,10 +35,9 @@ class Repelling(NamedTuple):
 
 
 class Crowd:
-    """Every pod that holds something on a node. `seen`: the nodes, kept elsewhere. `asked`: the askers."""
+    """Every pod that holds something on a node. `asked`: the askers."""
 
-    def __init__(self, seen: Mapping[NodeName, SeenNode], asked: DependencyIndex[GangKey, Question]) -> None:
-        self._seen = seen
+    def __init__(self, asked: DependencyIndex[GangKey, Question]) -> None:
         self._asked = asked
         self._on: dict[NodeName, dict[PodKey, Pod]] = {}
         self._in: dict[str, dict[PodKey, Pod]] = {}
@@ -51,8 +45,6 @@ class Crowd:
         self._meaning = Sayings()
         self._away: dict[Saying, tuple[PodTerm, dict[PodKey, Pod]]] = {}
         self._keeping_away = Sayings()
-        self._left: dict[NodeName, Requests] = {}
-        self._offering: dict[Others, frozenset[NodeName]] = {}
         self.new_sayings: dict[Saying, PodTerm] = {}
         """What keeps others away since this was emptied last, and did not before: gangs that are meant could not ask about it."""
 
@@ -95,30 +87,10 @@ class Crowd:
             found.append(Repelling(term, tuple(self._away[said][1].values())))
         return found
 
-    def offering(self, others: Others) -> frozenset[NodeName]:
-        """The nodes that have so much left of what a round does not count."""
-        self._asked.note(("offering", others))
-        if others not in self._offering:
-            self._offering[others] = frozenset(name for name in self._seen if self._offers(name, others))
-        return self._offering[others]
-
-    def settle(self, touched: Iterable[NodeName]) -> None:
-        """On these nodes something has changed: what they offer, or what is on them. Said before it is asked again."""
-        names = set(touched)
-        for name in names:
-            self._left.pop(name, None)
-        for others, known in self._offering.items():
-            able = {name for name in names if name in self._seen and self._offers(name, others)}
-            if able != names & known:
-                self._offering[others] = (known - names) | able
-                self._asked.changed(("offering", others))
-
     def drop(self, question: Question) -> None:
         """It is not asked any more. Which pods keep others away is kept for as long as pods say it."""
         if question[0] == "meant":
             self._meaning.remove(question[1], self._meant.pop(question[1])[0])
-        elif question[0] == "offering":
-            del self._offering[question[1]]
 
     def _put(self, pod: Pod) -> None:
         self._on.setdefault(NodeName(pod.spec.node_name), {})[pod.key] = pod
@@ -155,15 +127,6 @@ class Crowd:
         """The pods of the namespaces that a term is about."""
         namespaces = self._in if term.namespace_selector is not None else (term.namespaces or (namespace,))
         return (pod for name in set(namespaces) for pod in self._in.get(name, {}).values())
-
-    def _offers(self, node: NodeName, others: Others) -> bool:
-        if node not in self._left:
-            used: Requests = {}
-            for pod in self.on(node):
-                used = plus(used, used_by(pod))
-            offered = self._seen[node].offered
-            self._left[node] = {name: there - used.get(name, Fraction(0)) for name, there in offered.items()}
-        return all(self._left[node].get(what, 0) >= number for what, number in others)
 
 
 def _said_by(pod: Pod) -> Iterable[tuple[Saying, PodTerm]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -9,10 +10,19 @@ from reconciler.kubernetes.objects.crowd import Crowd, PodKey
 from reconciler.kubernetes.objects.device_assignment import Held, devices_on
 from reconciler.kubernetes.objects.domains import Position, positions
 from reconciler.kubernetes.objects.gangs import LivePods
-from reconciler.kubernetes.objects.nodes import PublishedGpus, SeenNode, seen_node, shape_of, solver_node
+from reconciler.kubernetes.objects.nodes import (
+    PublishedGpus,
+    SeenNode,
+    offers_any,
+    seen_node,
+    shape_of,
+    solver_node,
+    used_by,
+)
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.wire import KubeNode
 from reconciler.model.declared_nodes import with_declaration
+from solver.model.amounts import PLACES, is_port
 from solver.model.cluster import GpuType, Node, NodeName
 
 
@@ -25,7 +35,10 @@ class Renewed(NamedTuple):
 
 
 class KubeNodeIndex:
-    """Every node: as it is (`seen`) and as the solver is told of it (`nodes`), in no order; `held`: which job has which devices."""
+    """Every node: as it is (`seen`) and as the solver is told of it (`nodes`), in no order; `held`: which job has which devices.
+
+    Of resources only those are told that pods of some gang ask for, and places for pods: nodes name a dozen that none does.
+    """
 
     def __init__(self) -> None:
         self.seen: dict[NodeName, SeenNode] = {}
@@ -36,6 +49,9 @@ class KubeNodeIndex:
         self._positions: dict[NodeName, Position] = {}
         self._tasks: dict[NodeName, dict[PodKey, PodTask]] = {}
         self._held_on: dict[NodeName, Held] = {}
+        self._asking: Counter[str] = Counter()
+        """By how many gangs each resource is asked for."""
+        self._counted: Collection[str] = ()
         self._touched: set[NodeName] = set()
         self._grounds_changed = False
 
@@ -79,6 +95,10 @@ class KubeNodeIndex:
 
     def left(self, gang: LivePods | None) -> None:
         """A gang is gone, or not as it was. Said of all such gangs before any is said to have `joined`: a pod may change gangs."""
+        for resource in _asked_by(gang):
+            self._asking[resource] -= 1
+            if not self._asking[resource]:
+                del self._asking[resource]
         for name, task in _tasks_on_nodes(gang):
             del self._tasks[name][task.pod.key]
             if not self._tasks[name]:
@@ -87,6 +107,7 @@ class KubeNodeIndex:
 
     def joined(self, gang: LivePods | None) -> None:
         """A gang is new, or not as it was."""
+        self._asking.update(_asked_by(gang))
         for name, task in _tasks_on_nodes(gang):
             self._tasks.setdefault(name, {})[task.pod.key] = task
             self._touched.add(name)
@@ -100,6 +121,7 @@ class KubeNodeIndex:
         grounds, self._grounds_changed = self._grounds_changed, False
         if grounds:
             self._find_positions()
+        self._count_resources(crowd)
         touched = sorted(self._touched)
         self._touched.clear()
         held_before: Held = {}
@@ -119,12 +141,24 @@ class KubeNodeIndex:
         self.held |= held_now
         return Renewed(grounds, pods, touched)
 
+    def _count_resources(self, crowd: Crowd) -> None:
+        """Once others are asked for than before, the nodes that say something of these are looked at again."""
+        counted = sorted({PLACES, *self._asking})
+        if counted == self._counted:
+            return
+        others = set(counted).symmetric_difference(self._counted)
+        self._counted = counted
+        self._touched.update(name for name, node in self.seen.items() if offers_any(node, others))
+        if ports := {name for name in others if is_port(name)}:
+            listening = (name for name in self.seen for pod in crowd.on(name) if not ports.isdisjoint(used_by(pod)))
+            self._touched.update(listening)
+
     def _node(self, node: SeenNode, crowd: Crowd) -> Held:
         there = crowd.on(node.name)
         ours = devices_on(node, self._tasks.get(node.name, {}).values())
         others = [pod for pod in there if pod.key not in ours]
         devices = [device for taken in ours.values() for device in taken]
-        found = solver_node(node, self._positions[node.name], others, devices, len(there))
+        found = solver_node(node, self._positions[node.name], others, devices, self._counted)
         made = with_declaration(self._declared.get(node.name), found)
         if self.nodes.get(node.name) != made:
             self.nodes[node.name] = made
@@ -140,6 +174,11 @@ class KubeNodeIndex:
 
 def _type_of(declared: Node | None) -> GpuType | None:
     return declared.gpu_type if declared else None
+
+
+def _asked_by(gang: LivePods | None) -> Collection[str]:
+    """The resources that pods of a gang ask for. Most of its pods ask for the same."""
+    return {name for asked in {task.shape.resources for task in gang.tasks} for name in asked} if gang else ()
 
 
 def _tasks_on_nodes(gang: LivePods | None) -> Iterable[tuple[NodeName, PodTask]]:

@@ -14,7 +14,7 @@ from reconciler.kubernetes.objects.device_assignment import Held, share_of, slot
 from reconciler.kubernetes.objects.gangs import InRole, LivePods
 from reconciler.kubernetes.objects.limits import began_at, limit_of
 from reconciler.kubernetes.objects.pod_affinity import AffinityRules, Company, as_level
-from reconciler.kubernetes.objects.pods import Others, PodTask
+from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import checkpoint_of, saved_at
 from solver.model.cluster import LEVELS, NodeName
@@ -136,12 +136,12 @@ def _signature(task: PodTask) -> bytes:
     spec = task.pod.spec
     wishes = [spec.node_selector, spec.affinity, spec.limits, spec.tolerations, spec.topology_spread_constraints]
     slices = [names.label_or_annotation(task.pod.metadata, key) for key in (names.KUEUE_SLICE, names.KUEUE_SLICE_SIZE)]
-    return _asked(task.shape, task.others) + msgspec.json.encode([wishes, slices])
+    return _asked(task.shape) + msgspec.json.encode([wishes, slices])
 
 
 @lru_cache(maxsize=8192)
-def _asked(shape: Shape, others: Others) -> bytes:
-    return encode([shape, others])
+def _asked(shape: Shape) -> bytes:
+    return encode(shape)
 
 
 def _groups(

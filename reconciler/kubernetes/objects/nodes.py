@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -14,10 +14,12 @@ from reconciler.kubernetes.objects.domains import Position
 from reconciler.kubernetes.objects.instances import UnknownProfileError, laid_out
 from reconciler.kubernetes.objects.pods import profile_of
 from reconciler.kubernetes.objects.remarks import Remark
-from reconciler.kubernetes.objects.requests import MOST, Requests, plus, requests_of
+from reconciler.kubernetes.objects.requests import PLACE, Requests, most_of, plus, requests_of
 from reconciler.kubernetes.objects.selectors import CONDITION_TAINTS
 from reconciler.kubernetes.objects.wire import Amounts, KubeNode, Meta, Pod
 from reconciler.model.gpu_products import is_of_instances, type_of_product
+from solver.model.amounts import PLACES, amounts_of, is_port, unsaid
+from solver.model.amounts import Amounts as SolverAmounts
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.mig import mig_model
 from solver.model.mig_layout import model_of_type
@@ -135,10 +137,12 @@ def shape_of(node: SeenNode) -> tuple[object, ...]:
     return node.labels, taints, node.gpu_type, node.gpus, node.replicas, node.offered
 
 
-def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held: Iterable[DeviceId], pods: int) -> Node:
+def solver_node(
+    node: SeenNode, position: Position, others: Iterable[Pod], held: Iterable[DeviceId], counted: Iterable[str]
+) -> Node:
     """The node without what `others` use of it, or what is kept for them, whichever is more.
 
-    `held`: devices of Quorate's pods; `pods`: how many there are on it in all.
+    `held`: devices of Quorate's pods; `counted`: which resources some of these ask for: what else the node has says nothing.
     GPUs that others use are not in it: which ones they have is not known, so the last that are not held are left out.
     """
     used: Requests = {}
@@ -146,7 +150,6 @@ def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held:
         used = plus(used, used_by(pod))
     conditions = {condition.type: condition.status for condition in node.wire.status.conditions}
     closed = any(taint.key in CONDITION_TAINTS for taint in node.wire.spec.taints)
-    is_full = "pods" in node.offered and pods >= node.offered["pods"]
     return Node(
         name=node.name,
         pool=node.pool,
@@ -158,8 +161,28 @@ def solver_node(node: SeenNode, position: Position, others: Iterable[Pod], held:
         rack=position.rack,
         block=position.block,
         ready=conditions.get("Ready") == "True",
-        cordoned=node.wire.spec.unschedulable or closed or is_full,
+        cordoned=node.wire.spec.unschedulable or closed,
+        resources=_resources(node, used, counted),
     )
+
+
+def _resources(node: SeenNode, used: Requests, counted: Iterable[str]) -> SolverAmounts:
+    """Of those that count, what a node has. Of a port it has all, unless pods of others listen on it."""
+    left: dict[str, int] = {}
+    for name in counted:
+        if is_port(name):
+            there = Fraction(unsaid(name) if name in used else 0)
+        else:
+            # One that does not say how many pods it takes is no kubelet's: to it all may go.
+            there = node.offered.get(name, Fraction(most_of(name) if name == PLACES else 0))
+        if there:
+            left[name] = max(0, down(there - used.get(name, Fraction(0))))
+    return amounts_of(left)
+
+
+def offers_any(node: SeenNode, resources: Collection[str]) -> bool:
+    """Whether a node by itself says anything of any of these."""
+    return not node.offered.keys().isdisjoint(resources)
 
 
 def _has_plugin(offered: Requests) -> bool:
@@ -180,7 +203,7 @@ def used_by(pod: Pod) -> Requests:
     try:
         return requests_of(pod.spec)
     except ValueError:
-        return {}
+        return PLACE
 
 
 def _gpus(wire: KubeNode, gpu_type: GpuType, offered: Requests, whole: int) -> tuple[tuple[Gpu, ...], list[Remark]]:
@@ -237,7 +260,7 @@ def _read(written: Amounts) -> Requests:
     found: Requests = {}
     for name, value in written.items():
         try:
-            found[name] = min(amount(value), Fraction(MOST[name])) if name in MOST else amount(value)
+            found[name] = min(amount(value), Fraction(most_of(name)))
         except ValueError:
             continue
     return found

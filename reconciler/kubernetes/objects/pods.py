@@ -11,14 +11,12 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.amounts import amount, up
 from reconciler.kubernetes.objects.limits import limit_refusals, own_limit
 from reconciler.kubernetes.objects.remarks import Refusal
-from reconciler.kubernetes.objects.requests import MOST, Requests, request_key, requests_in
+from reconciler.kubernetes.objects.requests import Requests, most_of, request_key, requests_in
 from reconciler.kubernetes.objects.wire import Labels, Meta, Pod, instant_of
+from solver.model.amounts import amounts_of
 from solver.model.cluster import DeviceId
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
-
-Others = tuple[tuple[str, int], ...]
-"""Resources that a round does not count (`rdma/hca`, `ephemeral-storage`), by name: each node is asked whether it has so many."""
 
 _MIB = 2**20
 
@@ -31,7 +29,6 @@ class PodTask(NamedTuple):
 
     pod: Pod
     shape: Shape
-    others: Others
     queue: str
     priority_class: str
     time_limit: Duration | None
@@ -51,13 +48,12 @@ class PodTask(NamedTuple):
 def task_of(pod: Pod) -> PodTask:
     """The pod as a task. What can't be read is a refusal, never an error: one pod must not stop a round."""
     meta = pod.metadata
-    shape, others, refusals = _shape(pod)
+    shape, refusals = _shape(pod)
     devices = meta.annotations.get(names.DEVICES, "")
     share = meta.annotations.get(names.SHARE, "")
     return PodTask(
         pod=pod,
         shape=shape,
-        others=others,
         queue=queue_of(meta),
         priority_class=label_priority(meta),
         time_limit=own_limit(pod),
@@ -81,7 +77,7 @@ def label_priority(meta: Meta) -> str:
     return names.label_or_annotation(meta, names.PRIORITY_CLASS, names.KUEUE_PRIORITY)
 
 
-def _shape(pod: Pod) -> tuple[Shape, Others, tuple[Refusal, ...]]:
+def _shape(pod: Pod) -> tuple[Shape, tuple[Refusal, ...]]:
     annotations = pod.metadata.annotations
     notes = () if annotations.keys().isdisjoint(_SHARED) else _written_of(annotations)
     return _asked_for(request_key(pod.spec), notes)
@@ -96,15 +92,15 @@ _SHARED = (names.KAI_FRACTION, names.KAI_MEMORY, names.KAI_DEVICES)
 
 
 @lru_cache(maxsize=8192)  # most pods ask for what others ask
-def _asked_for(written: bytes, notes: tuple[tuple[str, str], ...]) -> tuple[Shape, Others, tuple[Refusal, ...]]:
+def _asked_for(written: bytes, notes: tuple[tuple[str, str], ...]) -> tuple[Shape, tuple[Refusal, ...]]:
     """By what `request_key` gave, and those of _SHARED that are written."""
     try:
         asked = requests_in(written)
     except ValueError as wrong:
-        return Shape(), (), (Refusal("unreadable-quantity", str(wrong), "Correct the pod's resources."),)
-    if beyond := [name for name, most in MOST.items() if asked.get(name, 0) > most]:
-        message = f"asks for more than {MOST[beyond[0]]} of {beyond[0]}, which no node has"
-        return Shape(), (), (Refusal("too-much", message, "Correct the pod's resources."),)
+        return Shape(), (Refusal("unreadable-quantity", str(wrong), "Correct the pod's resources."),)
+    if beyond := [name for name, number in asked.items() if number > most_of(name)]:
+        message = f"asks for more than {most_of(beyond[0])} of {beyond[0]}, which no node has"
+        return Shape(), (Refusal("too-much", message, "Correct the pod's resources."),)
     said = dict(notes)
     shape = Shape(
         gpus=up(asked.get(names.GPU, Fraction(0))),
@@ -113,9 +109,9 @@ def _asked_for(written: bytes, notes: tuple[tuple[str, str], ...]) -> tuple[Shap
         gpu_fraction=_milli(said.get(names.KAI_FRACTION)),
         gpu_memory=_gpu_memory(said),
         mig=next((profile_of(name) for name in sorted(asked) if name.startswith(names.MIG_PREFIX)), None),
+        resources=amounts_of({name: up(number) for name, number in asked.items() if not _is_field(name)}),
     )
-    others = tuple((name, up(number)) for name, number in sorted(asked.items()) if not _is_counted(name))
-    return shape, others, tuple(_gpu_refusals(said, asked))
+    return shape, tuple(_gpu_refusals(said, asked))
 
 
 def profile_of(resource: str) -> str:
@@ -124,7 +120,8 @@ def profile_of(resource: str) -> str:
     return profile.removesuffix(".me") + "+me" if profile.endswith(".me") else profile
 
 
-def _is_counted(name: str) -> bool:
+def _is_field(name: str) -> bool:
+    """Whether a shape has a field for it."""
     return name in ("cpu", "memory", names.GPU, names.GPU_SHARED) or name.startswith(names.MIG_PREFIX)
 
 
@@ -165,9 +162,6 @@ def _refusals(pod: Pod) -> Iterator[Refusal]:
         yield Refusal(
             "resource-claims", message, "Let it serve resource.k8s.io/v1, and let us list and watch all of it."
         )
-    if any(port.host_port for container in pod.spec.containers for port in container.ports):
-        yield Refusal("host-ports", "asks for ports of its node", "Use a Service, or hostNetwork without hostPort.")
-
     yield from limit_refusals(pod.metadata)
     if any(key in pod.metadata.annotations for key in names.EXCLUSIVE):
         message = "is to have a domain alone, for which its controller holds back pods until others have nodes"

@@ -1,5 +1,7 @@
 """What a pod asks for in all, as the scheduler of Kubernetes counts it.
 
+Beside what containers ask for these are its place among the pods of its node, and the ports of the node that it listens on.
+
 Containers run together; init containers one after the other, before them; an init container with `restartPolicy: Always` is a
 sidecar, and runs from its turn on (KEP-753). What the pod says as a whole takes the place of the sum, for CPU, memory and huge
 pages (KEP-2837). The overhead of its runtime class comes on top (KEP-688). KEPs: github.com/kubernetes/enhancements, sig-node.
@@ -16,11 +18,19 @@ import msgspec
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.amounts import amount
 from reconciler.kubernetes.objects.wire import Amounts, KubeContainer, PodSpec, Resources, Wire, read
+from solver.model.amounts import PLACES, PORT_PREFIX, WHOLE_PORT
 
 Requests = dict[str, Fraction]
 
-MOST: Final = {"cpu": 10**6, "memory": 10**18, names.GPU: 10**4}
-"""Of one pod or node, as of documents in Git: no machine has so much, and rounds add such numbers up in 64 bits."""
+_MOST: Final = {"cpu": 10**6, "memory": 10**18, names.GPU: 10**4, PLACES: 10**6}
+_MOST_OF_OTHERS: Final = 10**15
+
+_ALL_ADDRESSES: Final = frozenset({"", "0.0.0.0"})  # noqa: S104 (as pods write it)
+
+
+def most_of(name: str) -> int:
+    """Of one pod or node, as of documents in Git: no machine has so much, and rounds add such numbers up in 64 bits."""
+    return _MOST.get(name, _MOST_OF_OTHERS)
 
 
 class _Asking(Wire, frozen=True):
@@ -61,7 +71,30 @@ def requests_in(written: bytes) -> Requests:
     total = _larger(most, running)
     if spec.resources is not None:
         total |= _asked(spec.resources)
-    return {name: number for name, number in plus(total, _read(spec.overhead)).items() if number > 0}
+    asked = {name: number for name, number in plus(total, _read(spec.overhead)).items() if number > 0}
+    return {**asked, **PLACE, **_ports(spec)}
+
+
+PLACE: Final[Requests] = {PLACES: Fraction(1)}
+"""What any pod takes: its place."""
+
+
+def _ports(spec: _Asking) -> Requests:
+    """The ports of the node that it listens on, counted as amounts (WHOLE_PORT). What ended before it runs listens no more."""
+    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
+    listening = {
+        (port.protocol, port.host_port, "" if port.host_ip in _ALL_ADDRESSES else port.host_ip)
+        for container in (*sidecars, *spec.containers)
+        for port in container.ports
+        if port.host_port
+    }
+    found: Requests = {}
+    for protocol, number, address in sorted(listening):
+        name = f"{PORT_PREFIX}{protocol}/{number}"
+        if address:
+            found[f"{name}/{address}"] = Fraction(WHOLE_PORT)
+        found[name] = min(Fraction(WHOLE_PORT), found.get(name, Fraction(0)) + (1 if address else WHOLE_PORT))
+    return found
 
 
 def plus(one: Requests, other: Requests) -> Requests:

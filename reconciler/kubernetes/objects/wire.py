@@ -164,9 +164,11 @@ class Resources(Wire, frozen=True):
 
 
 class Port(Wire, frozen=True):
-    """A port; `host_port` 0: none of the node's own."""
+    """A port; `host_port` 0: none of the node's own. `host_ip` "" or 0.0.0.0: on all addresses of the node."""
 
     host_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
 
 
 class KubeContainer(Wire, frozen=True):

@@ -52,7 +52,7 @@ class ClusterModel:
         self._gathering = GangIndex(whose)
         self._inventory = KubeNodeIndex()
         self._asked: DependencyIndex[GangKey, Question] = DependencyIndex()
-        self._crowd = Crowd(self._inventory.seen, self._asked)
+        self._crowd = Crowd(self._asked)
         self._places = Places(self._inventory.seen, self._inventory.nodes, self._crowd, self._asked)
         self._gangs: dict[GangKey, PodGang] = {}
         self._index = ClusterIndex()
@@ -163,7 +163,6 @@ class ClusterModel:
             self._places.drop(question)
         renewed = self._inventory.renew(self._crowd)
         self._keep_nodes(renewed.nodes)
-        self._crowd.settle(renewed.nodes)
         pods = set(renewed.pods)
         if renewed.grounds:
             self._places = self._places.anew()

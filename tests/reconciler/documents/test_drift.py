@@ -26,6 +26,7 @@ from reconciler.model.pipelines import PipelineSpec
 from reconciler.model.rate_card import Price, RateCard
 from reconciler.model.retry_policy import RetryPolicy
 from reconciler.model.review_findings import Review
+from solver.model.amounts import Amounts
 from solver.model.cluster import GpuType
 from solver.model.document import encode
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -65,7 +66,11 @@ QUANTITIES = {
     Memory: "memory size",
     Duration: "duration",
     Instant: "time",
+<<<<<<< HEAD
     Price: "price",
+=======
+    Amounts: "amounts by name",
+>>>>>>> resources
 }
 SCALARS: dict[type, str] = {
     inspect.StrType: "string",

@@ -58,6 +58,20 @@ def test_a_job_is_read() -> None:
     assert spec.env == {"NCCL_DEBUG": "INFO"}
 
 
+def test_a_task_may_ask_for_what_else_nodes_have() -> None:
+    asking = JOB.replace("memory: 1Ti", "memory: 1Ti, resources: {rdma/hca: 4, ephemeral-storage: 100Gi}")
+    _, spec = read_job(asking.encode(), "job.yaml")
+    assert spec.task_groups[0].shape.resources == {"ephemeral-storage": 100 * 2**30, "rdma/hca": 4}
+    assert spec.task_groups[1].shape.resources == {}
+
+
+@pytest.mark.parametrize(
+    "wrong", ["cpu: 4", "memory: 1Gi", "nvidia.com/gpu: 1", "a b: 1", "nic: -1", "nic: 0.5", "nic: [1]"]
+)
+def test_what_a_shape_says_elsewhere_is_no_other_resource(wrong: str) -> None:
+    assert problems(JOB.replace("memory: 1Ti", f"memory: 1Ti, resources: {{{wrong}}}"))
+
+
 def test_what_is_no_image_is_told_in_words() -> None:
     with pytest.raises(InvalidDocumentsError, match="'Bad Image' is not an image"):
         read_job((JOB + "  container: {image: Bad Image}\n").encode(), "job.yaml")

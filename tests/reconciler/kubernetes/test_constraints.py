@@ -210,12 +210,11 @@ def test_a_taint_that_is_not_tolerated_leaves_nodes_out() -> None:
     assert job_of(alone(tolerating, nodes=tainted)).spec.task_groups[0].shape.gpu_types == ()
 
 
-def test_resources_that_a_round_does_not_count_must_be_there() -> None:
+def test_other_resources_are_for_the_round_to_count() -> None:
     nodes = [node("h1", offers={"rdma/hca": "2"}), a100("a1")]
-    asking: dict[str, Any] = {"requests": {"rdma/hca": "1"}}
-    assert job_of(alone({}, nodes=nodes, **asking)).spec.task_groups[0].shape.gpu_types == ("H100-SXM5-80GB",)
     others = [pod("q", on="h1", requests={"rdma/hca": "2"})]
-    assert codes(alone({}, nodes=nodes, others=others, **asking)) == ["no-node"]
+    shape = job_of(alone({}, nodes=nodes, others=others, requests={"rdma/hca": "1"})).spec.task_groups[0].shape
+    assert (shape.gpu_types, shape.resources) == ((), {"rdma/hca": 1, "pods": 1})
 
 
 def test_whole_gpus_are_not_looked_for_where_they_are_shared() -> None:

@@ -366,10 +366,6 @@ REFUSED: dict[str, tuple[list[Sent], str]] = {
         [pod("p", gpus=0, spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})],
         "resource-claims",
     ),
-    "host port": (
-        [pod("p", spec={"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]})],
-        "host-ports",
-    ),
     "instances": ([pod("p", gpus=0, requests={"nvidia.com/mig-1g.10gb": "2"})], "several-instances"),
     "whole and part": ([pod("p", annotations={"gpu-fraction": "0.5"})], "mixed-gpus"),
     "odd part": ([pod("p", gpus=0, annotations={"gpu-fraction": "1.5"})], "unreadable-fraction"),
@@ -388,6 +384,7 @@ REFUSED: dict[str, tuple[list[Sent], str]] = {
     "more cores than there are": ([pod("p", gpus=0, requests={"cpu": "9E"})], "too-much"),
     "more memory than there is": ([pod("p", gpus=0, requests={"memory": "16Ei"})], "too-much"),
     "more GPUs than there are": ([pod("p", gpus=0, requests={"nvidia.com/gpu": "9E"})], "too-much"),
+    "more disk than there is": ([pod("p", gpus=0, requests={"ephemeral-storage": "2Pi"})], "too-much"),
     "odd quantity": ([pod("p", gpus=0, requests={"cpu": "lots"})], "unreadable-quantity"),
 }
 

@@ -12,7 +12,8 @@ from reconciler.documents.repository import read_repository
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import ClusterModel, cluster_of
-from reconciler.model.declared_nodes import with_declaration
+from reconciler.model.declared_nodes import redeclared, with_declaration
+from solver.model.amounts import amounts_of
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, NodeName
 from solver.model.cluster import Node as SolverNode
 from solver.model.quantities import Cpu, Memory
@@ -101,6 +102,17 @@ def test_jobs_may_use_no_more_cpu_and_memory_than_git_says_and_than_others_leave
     others = [pod("theirs", 0, on="n2", requests={"cpu": "50", "memory": "1000Gi"}, spec=THEIRS)]
     cluster = seen(nodes, others, declared=[declared("n1"), declared("n2")])
     assert [(known.cpu, known.memory) for known in cluster.nodes] == [(90_000, 900 * GI), (46_000, 24 * GI)]
+
+
+def test_jobs_may_use_no_more_of_a_resource_than_git_says() -> None:
+    git = declared("n1", resources=amounts_of({"rdma/hca": 2, "ephemeral-storage": 2**40, "nobody/asks": 1}))
+    asks = pod("asks", requests={"rdma/hca": "1", "ephemeral-storage": "1Gi"})
+    cluster = seen([node("n1", offers={"rdma/hca": "4", "ephemeral-storage": "10Gi"})], [asks], declared=[git])
+    assert cluster.nodes[0].resources == {"ephemeral-storage": 10 * GI, "pods": 110, "rdma/hca": 2}
+    less = redeclared(cluster.nodes[0], git, declared("n1", resources=amounts_of({"rdma/hca": 1})))
+    assert less.resources == {"ephemeral-storage": 10 * GI, "pods": 110, "rdma/hca": 1}
+    more = redeclared(cluster.nodes[0], git, declared("n1", resources=amounts_of({"rdma/hca": 3})))
+    assert more.resources == {"ephemeral-storage": 10 * GI, "pods": 110, "rdma/hca": 3}
 
 
 KEPT = {"quorate.dev/headroom-cpu": "4", "quorate.dev/headroom-memory": "16Gi"}

@@ -12,7 +12,7 @@ from solver.model.mig_layout import model_of_type
 from solver.model.quantities import Instant
 from solver.model.snapshot import snapshot_of
 from solver.model.topology import topology_of
-from tests.reconciler.kubernetes.samples import cluster, node, pod
+from tests.reconciler.kubernetes.samples import Sent, cluster, node, pod
 
 TOPOGRAPH = "network.topology.nvidia.com"
 AWS = "topology.k8s.aws/network-node-layer"
@@ -67,13 +67,36 @@ def test_gpus_that_are_not_healthy_are_those_that_nobody_has() -> None:
         {"ready": "Unknown"},
         {"spec": {"unschedulable": True}},
         {"taints": [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]},
-        {"offers": {"pods": "1"}},
     ],
 )
 def test_nodes_that_take_nothing_new_are_closed(said: dict[str, Any]) -> None:
     daemon = pod("daemon", gpus=0, on="n1", spec={"schedulerName": "default-scheduler"})
     (seen,) = cluster([node("n1", **said)], [daemon]).nodes
     assert not seen.schedulable
+
+
+def test_a_node_has_what_others_leave_of_what_gangs_ask_for() -> None:
+    others: Sent = {"schedulerName": "default-scheduler"}
+    port = {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}
+    pods = [
+        pod("asks", requests={"rdma/hca": "1", "ephemeral-storage": "1Gi"}),
+        pod("listens", gpus=0, spec=port),
+        pod("mine", on="n1", requests={"rdma/hca": "1"}),
+        pod("theirs", gpus=0, on="n1", requests={"rdma/hca": "1", "hugepages-2Mi": "2Mi"}, spec=others),
+        pod("port", gpus=0, on="n2", spec={**others, **port}),
+        pod("unread", gpus=0, on="n2", requests={"cpu": "lots"}, spec=others),
+        pod("over", gpus=0, on="n2", phase="Succeeded", requests={"rdma/hca": "1"}, spec=others),
+    ]
+    nodes = [
+        node("n1", offers={"rdma/hca": "4", "hugepages-2Mi": "1Gi", "ephemeral-storage": "10Gi"}),
+        node("n2", offers={"rdma/hca": "2.5"}),
+        node("n3", offers={"pods": "0"}),
+    ]
+    n1, n2, n3 = (known.resources for known in cluster(nodes, pods).nodes)
+    # Of what no gang asks for nothing is said, and of a port only where others listen on it.
+    assert n1 == {"ephemeral-storage": 10 * 2**30, "pods": 109, "rdma/hca": 3}
+    assert n2 == {"hostPort/TCP/80": 0, "pods": 108, "rdma/hca": 2}
+    assert n3 == {}
 
 
 def test_replicas_are_counted_as_the_gpus_they_are() -> None:

@@ -62,7 +62,7 @@ def test_containers_add_up_and_init_containers_come_one_after_the_other() -> Non
             """
         )
     )
-    assert asked == {"cpu": 6, "memory": 9 * 2**30, "nvidia.com/gpu": 2}
+    assert asked == {"cpu": 6, "memory": 9 * 2**30, "nvidia.com/gpu": 2, "pods": 1}
 
 
 def test_a_sidecar_runs_beside_what_comes_after_it() -> None:
@@ -79,7 +79,7 @@ def test_a_sidecar_runs_beside_what_comes_after_it() -> None:
             """
         )
     )
-    assert asked == {"cpu": 8}
+    assert asked == {"cpu": 8, "pods": 1}
 
 
 def test_overhead_comes_on_top_and_what_the_pod_says_takes_the_place_of_the_sum() -> None:
@@ -93,4 +93,53 @@ def test_overhead_comes_on_top_and_what_the_pod_says_takes_the_place_of_the_sum(
             """
         )
     )
-    assert asked == {"cpu": Fraction(41, 4), "memory": 2 * 2**30, "nvidia.com/gpu": 1}
+    assert asked == {"cpu": Fraction(41, 4), "memory": 2 * 2**30, "nvidia.com/gpu": 1, "pods": 1}
+
+
+def test_other_resources_are_counted_as_cpu_is() -> None:
+    asked = requests_of(
+        spec(
+            """
+            overhead: {ephemeral-storage: 1Gi}
+            initContainers:
+              - {name: fetch, resources: {requests: {ephemeral-storage: 40Gi}}}
+              - {name: proxy, restartPolicy: Always, resources: {requests: {rdma/hca: "1"}}}
+              - {name: late, resources: {requests: {rdma/hca: "4"}}}
+            containers:
+              - {name: train, resources: {requests: {rdma/hca: "2", ephemeral-storage: 10Gi}, limits: {hugepages-2Mi: 4Mi}}}
+              - {name: logs, resources: {requests: {ephemeral-storage: 5Gi}}}
+            """
+        )
+    )
+    assert asked == {"ephemeral-storage": 41 * 2**30, "rdma/hca": 5, "hugepages-2Mi": 2**22, "pods": 1}
+
+
+def ports_of(text: str) -> dict[str, int]:
+    return {name: int(number) for name, number in requests_of(spec(text)).items() if name.startswith("hostPort/")}
+
+
+def test_ports_of_the_node_are_those_of_what_runs_at_last() -> None:
+    """As kube-scheduler counts them: containers and sidecars, by protocol, number and address; without hostPort it is none."""
+    listening = ports_of(
+        """
+        initContainers:
+          - {name: over, ports: [{containerPort: 1, hostPort: 1}]}
+          - {name: proxy, restartPolicy: Always, ports: [{containerPort: 2, hostPort: 2}]}
+        containers:
+          - {name: a, ports: [{containerPort: 3, hostPort: 3, protocol: UDP}, {containerPort: 4}]}
+          - {name: b, ports: [{containerPort: 3, hostPort: 3, protocol: UDP, hostIP: 0.0.0.0}]}
+        """
+    )
+    assert listening == {"hostPort/TCP/2": 1000, "hostPort/UDP/3": 1000}
+
+
+def test_a_port_on_one_address_leaves_it_to_others() -> None:
+    listening = ports_of(
+        """
+        containers:
+          - {name: a, ports: [{containerPort: 3, hostPort: 3, hostIP: 10.0.0.1}, {containerPort: 5, hostPort: 5, hostIP: 10.0.0.1}]}
+          - {name: b, ports: [{containerPort: 3, hostPort: 3, hostIP: 10.0.0.2}, {containerPort: 5, hostPort: 5}]}
+        """
+    )
+    on_one = {"hostPort/TCP/3/10.0.0.1": 1000, "hostPort/TCP/3/10.0.0.2": 1000, "hostPort/TCP/5/10.0.0.1": 1000}
+    assert listening == {"hostPort/TCP/3": 2, "hostPort/TCP/5": 1000, **on_one}

@@ -63,6 +63,7 @@ PODS = st.fixed_dictionaries(
         "gpus": st.integers(0, 3),
         "mig": st.sampled_from([False, False, True]),
         "nics": st.sampled_from(["0", "0", "1", "2"]),
+        "port": st.sampled_from([0, 0, 80]),
         "on": st.sampled_from(["", "", "n1", "n2", "n3"]),
         "phase": st.sampled_from(["Pending", "Running", "Running", "Succeeded"]),
         "devices": st.sampled_from(["", "n1/0", "n2/1,n2/2"]),
@@ -134,6 +135,8 @@ def sent_pod(drawn: dict[str, Any], revision: int) -> Pod:
         spec=drawn["spec"],
         metadata={"resourceVersion": str(revision)},
     )
+    port = {"containerPort": 80, "hostPort": drawn["port"]}
+    sent["spec"]["containers"][0]["ports"] = [port] if drawn["port"] else []
     return read(sent, Pod)
 
 
@@ -324,7 +327,7 @@ def test_only_what_has_changed_is_made_anew() -> None:
     told.tell("node", "n3", read(node("n3", labels={RACK: "r0"}, ready="False"), KubeNode))
     assert work_of(told) == (1, 0, 0), "a node that is not ready any more: itself"
     told.tell("node", "n20", read(node("n20", labels={RACK: "r4"}), KubeNode))
-    assert work_of(told) == (1, 0, 1), "a node that joins: whoever waits for what pods leave of nodes"
+    assert work_of(told) == (1, 0, 0), "a node that joins: itself"
 
 
 def test_who_asks_about_nodes_is_looked_at_again_once_the_answer_is_another() -> None:
@@ -339,15 +342,14 @@ def test_who_asks_about_nodes_is_looked_at_again_once_the_answer_is_another() ->
     for rack in ("r0", "r1"):
         tell_pod(told, pod(f"in-{rack}", 1, spec={"nodeSelector": {RACK: rack}}))
     work_of(told)
-    waits_for_more = 1
     told.tell("node", "n19", read(node("n19", labels={RACK: "r0"}), KubeNode))
-    assert work_of(told) == (1, 0, waits_for_more + 1), "another node in r0: who is to be in r0"
+    assert work_of(told) == (1, 0, 1), "another node in r0: who is to be in r0"
     told.tell("node", "n0", read(node("n0", labels={RACK: "r0", "other": "label"}), KubeNode))
-    assert work_of(told) == (1, 0, waits_for_more + 1), "a node with another label: who is on it"
+    assert work_of(told) == (1, 0, 1), "a node with another label: who is on it"
     told.tell("node", "n19", read(node("n19", labels={RACK: "r0", BLOCK: "b1"}), KubeNode))
-    assert work_of(told) == (1, 0, waits_for_more + 1), "r0 is in two blocks: who asks for a rack"
+    assert work_of(told) == (1, 0, 1), "r0 is in two blocks: who asks for a rack"
     told.tell("node", "n19", None)
-    assert work_of(told) == (1, 0, waits_for_more + 2), "and no more: that gang, and who is to be in r0"
+    assert work_of(told) == (1, 0, 2), "and no more: that gang, and who is to be in r0"
 
 
 def test_who_asks_about_others_is_looked_at_again_once_others_move() -> None:
@@ -362,10 +364,27 @@ def test_who_asks_about_others_is_looked_at_again_once_others_move() -> None:
     assert work_of(told) == (0, 1, 1)
     told.tell("pod", ("vision", "g3-0"), None)
     assert work_of(told) == (1, 1, 2), "and whoever wants to be near it"
-    told.tell("node", "n19", read(node("n19", labels={RACK: "r4"}, offers={"rdma/hca": "1"}), KubeNode))
+
+
+def test_nodes_are_looked_at_again_once_a_resource_is_asked_for_that_they_offer() -> None:
+    told = many()
     work_of(told)
-    tell_pod(told, pod("takes", 0, on="n19", requests={"rdma/hca": "1"}, spec={"schedulerName": "default-scheduler"}))
-    assert work_of(told) == (1, 0, 1), "who waits for what was free there"
+    for name in ("n4", "n5"):
+        offers = {"rdma/hca": "4", "hugepages-2Mi": "1Gi"}
+        told.tell("node", name, read(node(name, labels={RACK: "r1"}, offers=offers), KubeNode))
+    port: Sent = {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}
+    tell_pod(told, pod("theirs", 0, on="n7", spec={"schedulerName": "default-scheduler", **port}))
+    work_of(told)
+    tell_pod(told, pod("pages", 1, requests={"hugepages-2Mi": "1Gi"}))
+    assert work_of(told) == (2, 1, 1), "nobody asked for huge pages before: the nodes that have any"
+    tell_pod(told, pod("more", 1, requests={"hugepages-2Mi": "1Gi"}))
+    assert work_of(told) == (0, 1, 1)
+    told.tell("pod", ("vision", "pages"), None)
+    assert work_of(told) == (0, 1, 0), "another one asks for them still"
+    told.tell("pod", ("vision", "more"), None)
+    assert work_of(told) == (2, 1, 0), "and now none"
+    tell_pod(told, pod("listens", 0, spec=port))
+    assert work_of(told) == (1, 1, 1), "a port: the node on which pods of others listen on it"
 
 
 def test_what_makes_no_difference_is_said_to_make_none() -> None:

@@ -16,6 +16,7 @@ from hack.rounds.world import World
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import sharing_of
+from solver.model.amounts import CPU, MEMORY
 from solver.model.round_cache import RoundCache
 from solver.model.shape import TrustDomain
 from solver.model.snapshot import Snapshot, snapshot_of
@@ -31,6 +32,8 @@ from tests.solver.aftermath import applied, victims_gone
 from tests.solver.capacity.test_offers import offered, state
 from tests.solver.round.test_mig import partitioned, partitioned_by
 from tests.solver.worlds import policies, sharing_policies, snapshots, with_fractions, with_sets
+
+BESIDE = (CPU, MEMORY, "nic")
 
 WORLDS = st.one_of(
     st.tuples(
@@ -114,10 +117,10 @@ def victims_in(snapshot: Snapshot, policy: Policy, kept: RoundCache | None) -> o
     arrays = (
         *(held.charge, held.has, held.gpus, held.leave, held.place, held.countable, held.by_name, held.devices),
         *(rules.standing, rules.rank, rules.host.alone, rules.host.exceeds, rules.host.milli),
-        *(released.holder, released.node, released.gpus, released.cpu, released.memory, *held.columns),
+        *(released.holder, released.node, released.gpus, *map(released.beside, BESIDE), *held.columns),
     )
     holders = [(holder.job, dict(holder.charge), holder.priority_class) for holder in held.holders]
-    gives = [released.of(number) for number in range(len(holders))]
+    gives = [released.of(number, BESIDE) for number in range(len(holders))]
     order = [found.place_of(number, means) for number in range(len(holders)) for means in range(4)]
     return [array.tolist() for array in arrays], holders, gives, order, rules.ranks, held.gpu_types
 

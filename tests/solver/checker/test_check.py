@@ -10,6 +10,7 @@ import pytest
 
 from solver.checker.check import violations
 from solver.milp.highs import optimise
+from solver.model.amounts import amounts_of
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import InFlight, Intent
 from solver.model.quantities import Duration, Instant
@@ -363,3 +364,38 @@ def test_filling_a_node_beyond_its_cores_is_found() -> None:
     small: Snapshot = msgspec.structs.replace(WORLD, nodes=tuple(nodes))
     plan = msgspec.structs.replace(good(), snapshot=small.digest)
     assert [v.rule for v in violations(small, POLICY, plan)] == ["S1"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "has", "found"),
+    [
+        ("nic", 1, {"nic": 2}, []),
+        ("nic", 1, {"nic": 1}, ["S1"]),
+        ("nic", 1, {}, ["S1"]),
+        ("hostPort/TCP/80", 500, {}, []),
+        ("hostPort/TCP/80", 501, {}, ["S1"]),
+        ("hostPort/TCP/80", 1, {"hostPort/TCP/80": 1}, ["S1"]),
+    ],
+)
+def test_giving_a_node_more_than_it_has_of_a_resource_is_found(
+    resource: str, amount: int, has: dict[str, int], found: list[str]
+) -> None:
+    """One runs there and has as much as the one that starts."""
+
+    def asking(known: Job) -> Job:
+        (group,) = known.spec.task_groups
+        shape = msgspec.structs.replace(group.shape, resources=amounts_of({resource: amount}))
+        spec = msgspec.structs.replace(known.spec, task_groups=(msgspec.structs.replace(group, shape=shape),))
+        return msgspec.structs.replace(known, spec=spec)
+
+    jobs = [asking(known) for known in (running("runs", "n", 0, 2), job("comes", "q", 1, 2))]
+    policy = policy_of((Queue(QueueName("q"), quota=(quota_of("H100", 8),)),))
+
+    def world(**resources: int) -> Snapshot:
+        return snapshot_of(Instant(0), [msgspec.structs.replace(node("n", 8), resources=amounts_of(resources))], jobs)
+
+    plan = solve(world(**{resource: 2_000}), policy, None)
+    assert [step.job for step in plan.steps if isinstance(step, Bind)] == ["comes"]
+    small = world(**has)
+    judged = msgspec.structs.replace(plan, snapshot=small.digest)
+    assert [one.rule for one in violations(small, policy, judged)] == found

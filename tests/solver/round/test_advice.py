@@ -7,16 +7,18 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
+from solver.model.amounts import amounts_of
 from solver.model.cluster import GpuType
 from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import QueueName
 from solver.plan.reason import HostResource
-from solver.plan.reasons import AnyReason
+from solver.plan.reasons import AnyReason, HostResources, ScarceResource
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
     NeverFits,
     TooLittleHost,
+    TooLittleResource,
     UnknownName,
 )
 from solver.round.advice import OTHERWISE, what_would_fit
@@ -33,6 +35,25 @@ def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
 def lacking(*resources: HostResource, **more: Any) -> NeverFits:
     host = TooLittleHost(Cpu(200_000), Memory(2**41), Cpu(96_000), Memory(2**40), resources)
     return msgspec.structs.replace(never(1, 1, 0), host=host, **more)
+
+
+def no_node_has(name: str, wanted: int, largest: int) -> NeverFits:
+    return msgspec.structs.replace(never(1, 1, 0), resource=TooLittleResource(name, wanted, largest))
+
+
+def test_of_which_resource_there_is_too_little_is_said_in_its_words() -> None:
+    few = HostResources("worker", H100, Cpu(0), Memory(0), 8, 3, resource=ScarceResource("pods", 1, 3))
+    there = "3 places for pods free on H100 nodes: 3 of 8 tasks fit"
+    assert str(few) == f"group worker needs 1 place for pods for each task; {there}"
+    scarce = ScarceResource("hostPort/UDP/53/10.0.0.1", 1000, 1)
+    port = HostResources("worker", H100, Cpu(0), Memory(0), 2, 1, "fast", 2, resource=scarce)
+    there = "1 node with port 53 (UDP) of 10.0.0.1 free on the 2 nodes that it may be on (fast): 1 of 2 tasks fit"
+    assert str(port) == f"group worker needs port 53 (UDP) of 10.0.0.1 on its node for each task; {there}"
+    together = HostResources("worker", H100, Cpu(8000), Memory(0), 2, 1, resources=amounts_of({"rdma/hca": 1}))
+    there = "too little of all together is free: 1 of 2 tasks fit on H100 nodes"
+    assert str(together) == f"group worker needs 8 cores and 1 rdma/hca beside each task's GPUs; {there}"
+    disk = no_node_has("ephemeral-storage", 2**38, 2**37)
+    assert str(disk) == "group worker needs 256Gi ephemeral-storage for each task; the most that a node has is 128Gi"
 
 
 def test_what_no_node_has_is_said_with_what_the_largest_has() -> None:
@@ -68,6 +89,11 @@ def test_what_no_node_has_is_said_with_what_the_largest_has() -> None:
             lacking("cpu", "memory", node_set="fast", nodes_allowed=2),
             "Ask for at most 96 cores and 1Ti of memory for each task of group worker, or let it be on more than 2 nodes.",
         ),
+        (
+            no_node_has("ephemeral-storage", 2**38, 2**37),
+            "Ask for at most 128Gi ephemeral-storage for each task of group worker, or add nodes that have more.",
+        ),
+        (no_node_has("rdma/hca", 1, 0), "Add nodes that have it, or ask for none."),
         (lacking(), "Ask for less CPU and memory for each task of group worker."),
         (never(4, 8, 4), "Each task group fits alone, but not all of them together: ask for fewer tasks."),
         (never(4, 8, 0, largest=0), OTHERWISE),

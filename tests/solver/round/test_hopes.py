@@ -29,6 +29,7 @@ from solver.plan.reasons import (
     QuotaMax,
     ReservedFor,
     RoundCutShort,
+    ScarceResource,
     StrictOrder,
     TooClose,
     Topology,
@@ -62,6 +63,14 @@ HELPS: list[tuple[AnyReason, str]] = [
             "worker", H100, Cpu(48_000), Memory(0), 1, 0, cpu_carried=Cpu(12_000), memory_carried=Memory(2**37)
         ),
         "to ask for no more than 12 cores and 128Gi of memory for each task of group worker",
+    ),
+    (
+        HostResources("worker", H100, Cpu(0), Memory(0), 4, 1, resource=ScarceResource("rdma/hca", 2, 3)),
+        "nodes with 2 rdma/hca for 3 more tasks of group worker",
+    ),
+    (
+        HostResources("worker", H100, Cpu(0), Memory(0), 1, 0, resource=ScarceResource("hostPort/TCP/80", 1000, 0)),
+        "nodes with port 80 (TCP) on its node for one more task of group worker",
     ),
     (Topology("rack", EIGHT, "r1", SIX), "one rack with 8 GPUs free, or to ask for a wider level"),
     (Bundles("worker", "rack", 4, 2, 2), "room for 2 more tasks, each 2 in one rack"),

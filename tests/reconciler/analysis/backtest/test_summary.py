@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from reconciler.analysis.backtest.figures import Figure
-from tests.reconciler.analysis.backtest.backtests import HOUR, JOBS, LENT, MINUTE, SHARED, figures, traced
+from reconciler.analysis.backtest.backtest import Backtest, PolicyCandidate
+from reconciler.analysis.backtest.figures import Figure, PolicyFigures
+from solver.model.amounts import amounts_of
+from solver.model.quantities import Duration, Instant
+from solver.simulation.trace import TraceJob
+from tests.reconciler.analysis.backtest.backtests import (
+    END,
+    HOUR,
+    JOBS,
+    LENT,
+    MINUTE,
+    SHARED,
+    figures,
+    silently,
+    traced,
+)
+from tests.solver.worlds import node
 
 RESTART_H = LENT.scheduling.evictions.restart_cost / HOUR
 
@@ -69,3 +85,26 @@ def test_forecasts_against_what_happened() -> None:
     found = figures(SHARED, (early, JOBS[1])).eta
     assert found is not None
     assert (found.error_p50, found.error_abs_p90) == (Figure(-2 * 3600.0), Figure(2 * 3600.0))
+
+
+def asking(one: TraceJob, **amounts: int) -> TraceJob:
+    (group,) = one.job.spec.task_groups
+    shape = msgspec.structs.replace(group.shape, resources=amounts_of(amounts))
+    spec = msgspec.structs.replace(one.job.spec, task_groups=(msgspec.structs.replace(group, shape=shape),))
+    return TraceJob(msgspec.structs.replace(one.job, spec=spec), one.duration)
+
+
+def test_resources_are_counted_where_nodes_declare_them_and_else_noted() -> None:
+    """Pods are on record with all that they asked for; a NodePool in Git may say nothing of it."""
+    jobs = tuple(asking(traced(name, "lender", 0, 1, gpus=1), pods=1, nic=1) for name in ("a", "b"))
+    backtest = Backtest(jobs, Instant(0), END, Duration(MINUTE), None)
+
+    def tried(**has: int) -> PolicyFigures:
+        declared = msgspec.structs.replace(node("n", 8), resources=amounts_of(has))
+        return backtest.under(PolicyCandidate("policy", SHARED, (declared,)), silently)
+
+    both, one_by_one = tried(), tried(nic=1, pods=110)
+    assert both.notes == ("no node declares these, so they are not counted: nic, pods",)
+    assert one_by_one.notes == ()
+    # The second card is free an hour after the first job began, as the next round sees.
+    assert [found.waits.max for found in (both, one_by_one)] == [Figure(0.0), Figure(3600.0)]
