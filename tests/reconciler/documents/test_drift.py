@@ -66,11 +66,8 @@ QUANTITIES = {
     Memory: "memory size",
     Duration: "duration",
     Instant: "time",
-<<<<<<< HEAD
     Price: "price",
-=======
     Amounts: "amounts by name",
->>>>>>> resources
 }
 SCALARS: dict[type, str] = {
     inspect.StrType: "string",
