@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -66,9 +66,19 @@ class LivePods:
         return any(task.pod.holds for task in self.tasks)
 
     @property
+    def is_counted(self) -> bool:
+        """It can be said whose it is and what each of its pods on nodes holds, whatever is wrong with it otherwise."""
+        return bool(self.queue) and all(task.is_counted for task in self.tasks if task.pod.holds)
+
+    @property
+    def _speaking(self) -> Sequence[PodTask]:
+        """Its pods, those on nodes first: what takes the place of one that is gone does not say whose those are that run."""
+        return sorted(self.tasks, key=lambda task: not task.pod.holds)
+
+    @property
     def queue(self) -> str:
         """Its queue: what pods say, else the PodGroup, else what made the pods."""
-        said = next((task.queue for task in self.tasks if task.queue), "")
+        said = next((task.queue for task in self._speaking if task.queue), "")
         objects = (self.group, self.controller)
         return said or next((known.queue for known in objects if known and known.queue), self.queue_else)
 
@@ -83,10 +93,10 @@ class LivePods:
     @property
     def priority_class(self) -> str:
         """Its priority class: what pods' labels say, else the PodGroup, else what made the pods, else the pods' own class."""
-        said = next((task.priority_class for task in self.tasks if task.priority_class), "")
+        said = next((task.priority_class for task in self._speaking if task.priority_class), "")
         objects = (self.group, self.controller)
         said = said or next((known.priority_class for known in objects if known and known.priority_class), "")
-        return said or next((name for task in self.tasks if (name := self._own_class(task))), "")
+        return said or next((name for task in self._speaking if (name := self._own_class(task))), "")
 
     @property
     def is_held_up(self) -> bool:

@@ -10,6 +10,7 @@ from reconciler.kubernetes.objects.podgroups import group_of
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.quantities import Duration, Instant, Memory, MilliGpu
 from solver.model.workload import TaskPlacement
+from tests.reconciler.kubernetes.rounds import placed
 from tests.reconciler.kubernetes.samples import Sent, cluster, codes, from_yaml, node, pod, queued, the_gang
 
 NODES = [node("n1"), node("n2")]
@@ -639,6 +640,64 @@ def test_what_replaces_a_pod_of_a_gang_that_runs_gets_no_node_where_it_may_be_no
     assert [known.nodes for known in gang.node_sets] == [()]
     assert {group.nodes for group in gang.job.spec.task_groups} == {gang.node_sets[0].name}
     assert bool(gang.refusals) == (why != "gates")
+
+
+UNFIT: dict[str, Sent] = {
+    "host-ports": {"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}},
+    "several-queues": {"labels": {"quorate.dev/queue": "a"}},
+    "several-classes": {"labels": {"quorate.dev/priority-class": "a"}},
+    "gang-size-differs": {"annotations": {"quorate.dev/gang": "g", "quorate.dev/gang-size": "3"}},
+    "unreadable-time-limit": {"annotations": {"quorate.dev/time-limit": "a while"}},
+    "mixed-gpus": {"annotations": {"gpu-fraction": "0.5"}},
+    "unreadable-quantity": {"requests": {"cpu": "lots"}},
+    "resource-claims": {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}},
+    "exclusive-topology": {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}},
+}
+"""What is written on a pod alone, and can't be kept wherever it is."""
+
+
+@pytest.mark.parametrize("code", UNFIT)
+def test_what_replaces_a_pod_and_is_refused_for_itself_gets_no_node_while_its_gang_keeps_what_it_holds(
+    code: str,
+) -> None:
+    said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"}
+    labels = {"quorate.dev/queue": "q", "quorate.dev/priority-class": "high"}
+    wrong = {"annotations": said, **UNFIT[code]}
+    wrong["annotations"] = {**said, **wrong["annotations"]}
+    wrong["labels"] = {**labels, **wrong.get("labels", {})}
+    held = {**said, "quorate.dev/devices": "n1/2,n1/3"}
+    # The one that is refused comes first by name: nothing that it says is its gang's.
+    pods = [pod("w-0", **wrong), pod("w-1", 2, on="n1", annotations=held, labels=labels)]
+    seen = cluster(NODES, pods)
+    gang = the_gang(seen)
+    assert gang.job is not None
+    assert codes(gang) == [code]
+    assert [device for task in gang.job.placement for device in task.devices] == ["n1/2", "n1/3"]
+    assert [len(known.gpus) for known in seen.nodes] == [8, 8], "its GPUs are its own, not what others use"
+    assert (gang.job.spec.queue, gang.job.spec.priority_class) == ("q", "high")
+    assert [known.nodes for known in gang.node_sets] == [()]
+    assert {group.nodes for group in gang.job.spec.task_groups} == {gang.node_sets[0].name}
+    assert placed(seen) == {}
+
+
+@pytest.mark.parametrize("written", [{"gpu-fraction": "0.5"}, {"gpu-memory": "8Gi"}])
+def test_of_a_pod_that_runs_it_is_not_said_what_it_holds_where_that_can_not_be_read(written: Sent) -> None:
+    seen = cluster(NODES, [pod("p", gpus=3, on="n1", annotations=written)])
+    assert the_gang(seen).job is None
+    assert [len(known.gpus) for known in seen.nodes] == [5, 8]
+
+
+def test_what_replaces_a_pod_gets_a_node_that_has_what_rounds_do_not_count() -> None:
+    """A pod that runs has it, whatever its node has left: that says nothing of where the next one may be."""
+    said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"}
+    nodes = [node("n1", offers={"rdma/hca": "1"}), node("n2"), node("n3", offers={"rdma/hca": "2"})]
+    pods = [pod(f"w-{n}", on=on, annotations=said, requests={"rdma/hca": "1"}) for n, on in enumerate(("n1", ""))]
+    gang = the_gang(cluster(nodes, pods))
+    assert gang.refusals == ()
+    assert [known.nodes for known in gang.node_sets] == [("n3",)]
+    refused = the_gang(cluster(nodes[:2], pods))
+    assert codes(refused) == ["no-node"]
+    assert [known.nodes for known in refused.node_sets] == [()]
 
 
 def test_an_object_that_is_no_pod_group_is_told() -> None:
