@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
@@ -29,7 +29,10 @@ from reconciler.kubernetes.control.start_order import StartOrder
 from reconciler.kubernetes.control.starts import bindings_of
 from reconciler.kubernetes.control.state import EVICTED, HistoryEntry, KubernetesState
 from reconciler.kubernetes.control.writes import PodWrites
+from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.pod_view import PodView
+from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from reconciler.kubernetes.status.occurrences import Occurrence, of_bindings, of_evictions, of_releases, of_remarks
@@ -245,11 +248,34 @@ class KubernetesActuator:
     def _ground(self, sight: Sight) -> BindableNodes:
         index = sight.cluster.index
         refused = {(one.namespace, one.name) for gang in index.refused.values() for one in gang.members}
-        return BindableNodes(_SeenNodes(index.nodes, self._node), frozenset(refused))
+        unready = UnreadyPods(sight.pods, self.mirror.volumes, self.mirror.devices)
+        return BindableNodes(_SeenNodes(index.nodes, self._node), frozenset(refused), unready)
 
     def _is_seen(self, key: Key, uid: str) -> bool:
         pod = self.mirror.pods.get(key)
         return pod is None or pod.metadata.uid != uid or bool(pod.spec.node_name)
+
+
+class UnreadyPods(Container[tuple[str, str]]):
+    """Pods without a node that can't be bound as they are now. Few are asked about."""
+
+    def __init__(self, pods: PodView, volumes: PodVolumes, devices: PodClaims) -> None:
+        self._pods = pods
+        self._volumes = volumes
+        self._devices = devices
+
+    def __contains__(self, key: object) -> bool:
+        """By namespace and name."""
+        pod = self._pods.get(cast("tuple[str, str]", key))
+        if pod is None:
+            return False
+        claims = self._devices.claims_of(pod)
+        is_given = bool(claims) and all(claim.status.allocation for claim in claims)
+        return bool(
+            pod.spec.scheduling_gates
+            or (pod.spec.resource_claims and not is_given)
+            or not self._volumes.are_bound(pod)
+        )
 
 
 class _SeenNodes(NamedTuple):

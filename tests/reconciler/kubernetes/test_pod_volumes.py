@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.kubernetes.control.actuator import UnreadyPods
+from reconciler.kubernetes.dra.pod_claims import PodClaims
+from reconciler.kubernetes.objects.pod_view import view_of
 from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.storage import (
     CsiDriver,
@@ -308,6 +311,30 @@ def test_many_things_that_are_waited_for_are_counted() -> None:
     scene = Scene()
     scene.put("pod", mounting(*(f"c{number}" for number in range(5))))
     assert scene.waits().endswith("claim c2, which is not there; and 2 more")
+
+
+def test_a_pod_is_ready_once_all_its_claims_have_volumes() -> None:
+    scene = Scene()
+    unready = UnreadyPods(
+        view_of(read(sent, Pod) for sent in (mounting("data"), gated())), scene.volumes, PodClaims(scene.world)
+    )
+    assert ("vision", "p") in unready, "the claim is not there"
+    scene.put("storage_class", a_class())
+    scene.put("claim", a_claim("data"))
+    assert ("vision", "p") in unready, "it is bound once it says on which node its pod will be"
+    scene.put("claim", a_claim("data", "pv1"))
+    scene.put("volume", a_volume("pv1"))
+    assert ("vision", "p") not in unready
+    assert ("vision", "gated") in unready
+    assert ("vision", "gone") not in unready
+    asking = pod("claims", 0, spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})
+    assert ("vision", "claims") in UnreadyPods(
+        view_of([read(asking, Pod)]), scene.volumes, PodClaims(scene.world)
+    ), "its claim has no devices"
+
+
+def gated() -> Sent:
+    return pod("gated", spec={"schedulingGates": [{"name": "example.com/not-yet"}]})
 
 
 def test_where_claims_can_not_be_read_it_is_said_that_they_are_not_looked_at() -> None:
