@@ -272,9 +272,7 @@ class UnreadyPods(Container[tuple[str, str]]):
         claims = self._devices.claims_of(pod)
         is_given = bool(claims) and all(claim.status.allocation for claim in claims)
         return bool(
-            pod.spec.scheduling_gates
-            or (pod.spec.resource_claims and not is_given)
-            or not self._volumes.are_bound(pod)
+            pod.spec.scheduling_gates or (pod.spec.resource_claims and not is_given) or not self._volumes.are_bound(pod)
         )
 
 

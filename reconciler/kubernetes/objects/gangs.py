@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -84,11 +84,15 @@ class LivePods:
 
     @property
     def submitted_at(self) -> Instant:
-        """When its first pod was created; beside another scheduler, what makes them, since queues such as Kueue hold that back."""
+        """When its first pod was created; beside another scheduler, what makes them, since queues such as Kueue hold that back.
+
+        What comes in turn has the place in line of what came first: that may be there already, and wait for it.
+        """
         first = min(task.created for task in self.tasks)
         made = self.controller.created if self.controller else ""
         is_ours = any(task.pod.spec.scheduler_name == names.SCHEDULER for task in self.tasks)
-        return min(first, Instant.parse(made)) if made and not is_ours else first
+        comes_later = self.controller is not None and any(stage.after for stage in self.controller.stages[:1])
+        return min(first, Instant.parse(made)) if made and (comes_later or not is_ours) else first
 
     @property
     def priority_class(self) -> str:
@@ -138,10 +142,6 @@ class LivePods:
             yield Refusal("gang-size-unknown", message, f"Write the annotation {names.GANG_SIZE} on its pods.")
         if self.disagrees:
             yield Refusal("gang-size-differs", "its pods name different sizes of it", f"Write one {names.GANG_SIZE}.")
-        if self.controller and self.controller.in_turn:
-            message = f"{self.key.name} makes some of its pods only once others run, so they can't start together"
-            fix = f"Start them in any order, or write the annotations {names.GANG} and {names.GANG_SIZE} on each part."
-            yield Refusal("starts-in-turn", message, fix)
         if not self.queue:
             yield Refusal("no-queue", "names no queue", f"Write the label {names.QUEUE} or {names.KUEUE_QUEUE}.")
         yield from self._differences()
@@ -149,6 +149,10 @@ class LivePods:
     def remarks(self) -> Iterator[Remark]:
         """What is not followed whatever the nodes are."""
         yield from self.group.remarks if self.group else ()
+        for later in self.controller.stages[1:] if self.controller else ():
+            roles = " and ".join(later.roles)
+            message = f"pods of {roles} are made once {later.after}: nothing is kept free for them until then"
+            yield Remark("starts-in-turn", message)
         if any(task.pod.spec.preemption_policy == "Never" for task in self.tasks):
             message = "preemptionPolicy: Never: whether others leave for it is policy, in Git"
             yield Remark("preemption-policy", message)
@@ -179,14 +183,18 @@ class LivePods:
 
 def gang_pods(
     named: GangKey,
-    pods: Iterable[tuple[Membership, Pod]],
+    pods: Collection[tuple[Membership, Pod]],
     groups: Groups,
     controllers: Controllers,
     task_of: Callable[[Pod], PodTask],
 ) -> tuple[LivePods, ...]:
-    """The pods that name one gang: as that gang, or each as its own, sorted by name. `task_of` reads a pod as a task."""
-    at = (named.source, named.namespace, named.name)
-    group, controller = groups.get(at), controllers.get(at)
+    """The pods that name one gang, at least one: as that gang, as one for each stage in which they are made, or each as its own.
+
+    Sorted by name. `task_of` reads a pod as a task.
+    """
+    maker = next(iter(pods))[0].maker
+    group = groups.get((named.source, named.namespace, named.name))
+    controller = controllers.get((maker.source, maker.namespace, maker.name))
     members: dict[GangKey, list[tuple[Membership, PodTask]]] = defaultdict(list)
     done: dict[GangKey, int] = defaultdict(int)
     for membership, pod in pods:
@@ -199,7 +207,9 @@ def gang_pods(
 
 
 def _settled(found: Membership, pod: Pod, group: Group | None, controller: Controller | None) -> Membership:
-    """A pod whose group or controller asks for no gang is a gang of its own."""
+    """A pod whose group or controller asks for no gang is a gang of its own; what a controller makes in turn is one each time."""
+    if controller and controller.stages:
+        return _of_stage(found, pod, controller)
     key = found.key
     if found.size is not None:
         return found
@@ -210,6 +220,23 @@ def _settled(found: Membership, pod: Pod, group: Group | None, controller: Contr
     return found
 
 
+def _of_stage(found: Membership, pod: Pod, controller: Controller) -> Membership:
+    """Those that are made together are one gang, which does not wait for what is made later.
+
+    A size that people write may say that fewer do, but not more: more pods of the stage don't come.
+    """
+    number = controller.stage_of(found.made_as)
+    if number is None:
+        return found
+    roles = controller.stages[number].roles
+    key = found.key._replace(name=f"{found.key.name}:{'+'.join(roles)}")
+    there = sum(count for role, count, _ in controller.roles if role in roles)
+    if key.source == "lws" and found.size and not names.label_or_annotation(pod.metadata, names.GANG_SIZE):
+        there = 1 if found.made_as == names.LEADER_ROLE else found.size - 1
+        return found._replace(key=key, size=there)
+    return found._replace(key=key, size=min(found.size, there) if found.size else None)
+
+
 def _gang(
     key: GangKey,
     members: Collection[tuple[Membership, PodTask]],
@@ -217,6 +244,9 @@ def _gang(
     group: Group | None,
     controller: Controller | None,
 ) -> LivePods:
+    if controller and controller.stages:
+        number = controller.stage_of(next(found.made_as for found, _ in members))
+        controller = None if number is None else controller.of_stage(number)
     sizes = {found.size for found, _ in members} - {None}
     least = max((size for size in sizes if size), default=None)
     if least is None and group is not None:

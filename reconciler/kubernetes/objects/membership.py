@@ -38,11 +38,22 @@ class GangKey(NamedTuple):
 
 
 class Membership(NamedTuple):
-    """A pod's gang and role; `size`: how many pods the gang has, as far as the pod says it."""
+    """A pod's gang and role; `size`: how many pods the gang has, as far as the pod says it.
+
+    `made_as`: what it is to the object that made it, where that is known, whatever people call its role. `of`: that object's name,
+    where it makes several gangs; "": the gang's.
+    """
 
     key: GangKey
     role: str
     size: int | None
+    made_as: str = ""
+    of: str = ""
+
+    @property
+    def maker(self) -> GangKey:
+        """By what the object that made the pod is known."""
+        return self.key._replace(name=self.of) if self.of else self.key
 
 
 def membership_of(pod: Pod) -> Membership:
@@ -50,7 +61,8 @@ def membership_of(pod: Pod) -> Membership:
     meta = pod.metadata
     source, name, size = next((found for finder in _FINDERS if (found := finder(pod))), ("pod", meta.name, 1))
     said = _count(names.label_or_annotation(meta, names.GANG_SIZE))
-    return Membership(GangKey(meta.namespace, source, name), role_of(meta), said or size)
+    of = meta.labels[names.LWS_NAME] if source == "lws" else ""
+    return Membership(GangKey(meta.namespace, source, name), role_of(meta), said or size, _made_as(source, meta), of)
 
 
 def role_of(meta: Meta) -> str:
@@ -61,12 +73,24 @@ def role_of(meta: Meta) -> str:
         names.VOLCANO_TASK,
         names.KAI_SUBGROUP,
         names.KUBEFLOW_ROLE,
+        names.KUBEFLOW_JOB_ROLE,
         names.RAY_GROUP,
         names.JOBSET_ROLE,
     )
     if not said and meta.labels.get(names.LWS_WORKER) == "0":
-        return "leader"
-    return said.lower() or "worker"
+        return names.LEADER_ROLE
+    return said.lower() or names.WORKER_ROLE
+
+
+def _made_as(source: Source, meta: Meta) -> str:
+    labels = meta.labels
+    if source == "jobset":
+        return labels.get(names.JOBSET_ROLE, "")
+    if source == "kubeflow":
+        return (labels.get(names.KUBEFLOW_ROLE) or labels.get(names.KUBEFLOW_JOB_ROLE, "")).lower()
+    if source == "lws":
+        return names.LEADER_ROLE if labels.get(names.LWS_WORKER) == "0" else names.WORKER_ROLE
+    return ""
 
 
 def order_of(meta: Meta) -> Order:

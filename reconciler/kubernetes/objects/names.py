@@ -114,6 +114,8 @@ JOBSET_ROLE: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 JOBSET_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 KUBEFLOW_NAME: Final = "training.kubeflow.org/job-name"
 KUBEFLOW_ROLE: Final = "training.kubeflow.org/replica-type"
+KUBEFLOW_JOB_ROLE: Final = "training.kubeflow.org/job-role"
+"""Of the mpi-operator: `launcher` or `worker`. The training operator writes `master` alone, beside the replica type of each pod."""
 KUBEFLOW_INDEX: Final = "training.kubeflow.org/replica-index"
 RAY_CLUSTER: Final = "ray.io/cluster"
 RAY_GROUP: Final = "ray.io/group"
@@ -128,6 +130,10 @@ EXCLUSIVE: Final = (
 """Their controllers hold back most pods until one of them has a node."""
 
 HOSTNAME: Final = "kubernetes.io/hostname"
+
+LEADER_ROLE: Final = "leader"
+WORKER_ROLE: Final = "worker"
+"""Roles of pods: the first of a LeaderWorkerSet's group, and those of which nothing else is said."""
 
 
 def label_or_annotation(meta: Meta, *keys: str) -> str:

@@ -283,7 +283,7 @@ CONTROLLERS: dict[str, tuple[str, list[Sent], dict[str, int], str]] = {
         spec: {slotsPerWorker: 8, mpiReplicaSpecs: {Launcher: {replicas: 1}, Worker: {replicas: 2}}}
         """,
         [
-            {"training.kubeflow.org/job-name": "ring", "training.kubeflow.org/replica-type": role}
+            {"training.kubeflow.org/job-name": "ring", "training.kubeflow.org/job-role": role}
             for role in ("launcher", "worker", "worker")
         ],
         {"launcher": 1, "worker": 2},
@@ -400,14 +400,6 @@ def test_what_can_not_be_kept_is_refused_with_what_would_work(why: str) -> None:
     assert gang.job is None
     assert codes(gang) == [code]
     assert gang.refusals[0].fix.endswith(".")
-
-
-def test_parts_that_start_in_turn_are_refused() -> None:
-    text, labels, _, _ = CONTROLLERS["JobSet"]
-    (jobset,) = from_yaml(text)
-    jobset["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
-    gang = the_gang(cluster(NODES, [pod("p", labels=queued(labels[0]))], controllers=[jobset]))
-    assert codes(gang) == ["starts-in-turn"]
 
 
 def test_pods_behind_gates_wait() -> None:

@@ -328,9 +328,9 @@ def test_a_pod_is_ready_once_all_its_claims_have_volumes() -> None:
     assert ("vision", "gated") in unready
     assert ("vision", "gone") not in unready
     asking = pod("claims", 0, spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})
-    assert ("vision", "claims") in UnreadyPods(
-        view_of([read(asking, Pod)]), scene.volumes, PodClaims(scene.world)
-    ), "its claim has no devices"
+    assert ("vision", "claims") in UnreadyPods(view_of([read(asking, Pod)]), scene.volumes, PodClaims(scene.world)), (
+        "its claim has no devices"
+    )
 
 
 def gated() -> Sent:
