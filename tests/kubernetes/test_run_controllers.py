@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.objects.resource import PODS, Resource
+from reconciler.kubernetes.objects.held_back import VOLCANO_JOBS
+from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
+from reconciler.kubernetes.status.events import EVENTS
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 from tests.kubernetes.test_run import POLICY as QUEUES
@@ -23,6 +26,8 @@ POLICY = QUEUES
 
 JOBSET = Resource("jobset.x-k8s.io/v1alpha2", "jobsets")
 LWS = Resource("leaderworkerset.x-k8s.io/v1", "leaderworkersets")
+JOBS = Resource("batch/v1", "jobs")
+VOLCANO_GROUPS = Resource("scheduling.volcano.sh/v1beta1", "podgroups")
 
 
 async def an_object(api: Api, space: str, of: Resource, kind: str, name: str, spec: Mapping[str, Any]) -> None:
@@ -107,5 +112,112 @@ def test_a_leader_that_is_to_be_ready_first_starts_without_its_workers(shipped: 
             assert set(await bound(api, space)) == {"serve-0-0"}
             await put(api, space, [of_lws(0, 2, gpus=2)])
             assert len(await until_bound(api, space, 3)) == 3
+
+    asyncio.run(story())
+
+
+def of_yunikorn(name: str, group: str, groups: Mapping[str, int], style: str = "", gpus: int = 1) -> dict[str, Any]:
+    said = [{"name": each, "minMember": members, "minResource": {"cpu": 1}} for each, members in groups.items()]
+    notes = {"yunikorn.apache.org/task-group-name": group, "yunikorn.apache.org/task-groups": json.dumps(said)}
+    notes |= {"yunikorn.apache.org/schedulingPolicyParameters": f"gangSchedulingStyle={style}"} if style else {}
+    return a_made_pod(name, {"applicationId": name.partition("-")[0]}, notes, gpus)
+
+
+def test_task_groups_of_yunikorn_are_followed_or_told_at_once(shipped: Cluster, plane: ControlPlane) -> None:
+    async def story() -> None:
+        async with session(shipped) as api, gpu_nodes(api, 2, "yunikorn"), running(plane, shipped):
+            space = await a_namespace(api)
+            await put(api, space, [of_yunikorn("train-0", "t", {"t": 2}, gpus=3)])
+            await until_said(api, space, "train-0", "waiting for 1 of 2 pods")
+            spark = {"driver": 1, "executor": 4}
+            await put(
+                api, space, [of_yunikorn("soft-0", "driver", spark), of_yunikorn("hard-0", "driver", spark, "Hard")]
+            )
+            assert "gangSchedulingStyle=Hard forbids" in await until_said(api, space, "hard-0", "refused:")
+            assert set(await until_bound(api, space, 1)) == {"soft-0"}
+            await put(api, space, [of_yunikorn("train-1", "t", {"t": 2}, gpus=3)])
+            assert set(await until_bound(api, space, 3)) == {"soft-0", "train-0", "train-1"}
+            async with asyncio.timeout(SOON_S):
+                while not (found := await told(api, space)):
+                    await asyncio.sleep(0.1)
+            ((name, note),) = found
+            assert (name, "its task groups of YuniKorn are not followed" in note) == ("soft-0", True)
+
+    asyncio.run(story())
+
+
+def test_executors_of_spark_come_while_their_driver_runs(shipped: Cluster, plane: ControlPlane) -> None:
+    def of_spark(role: str, number: int) -> dict[str, Any]:
+        return a_made_pod(f"etl-{role}-{number}", {"spark-role": role, "spark-app-selector": "spark-1"})
+
+    async def story() -> None:
+        async with session(shipped) as api, gpu_nodes(api, 1, "spark"), running(plane, shipped):
+            space = await a_namespace(api)
+            await put(api, space, [of_spark("driver", 0)])
+            await until_bound(api, space, 1)
+            await put(api, space, [of_spark("executor", number) for number in range(4)])
+            assert "etl-driver-0" in await until_bound(api, space, 4)
+            (late,) = {f"etl-executor-{number}" for number in range(4)} - (await bound(api, space)).keys()
+            await until_said(api, space, late, "waits:")
+            await api.delete(PODS.path(space, next(name for name in await bound(api, space) if "executor" in name)))
+            async with asyncio.timeout(SOON_S):
+                while late not in await bound(api, space):
+                    await asyncio.sleep(0.05)
+
+    asyncio.run(story())
+
+
+def test_topology_of_kai_on_a_job_keeps_its_pods_in_one_rack(shipped: Cluster, plane: ControlPlane) -> None:
+    rack = "cloud.provider.com/topology-rack"
+    asked = {"kai.scheduler/topology": "default", "kai.scheduler/topology-required-placement": rack}
+
+    def of_job(number: int) -> dict[str, Any]:
+        labels = {"batch.kubernetes.io/job-name": "train", "batch.kubernetes.io/job-completion-index": str(number)}
+        return a_made_pod(f"train-{number}", labels, gpus=4)
+
+    async def story() -> None:
+        async with session(shipped) as api, gpu_nodes(api, 3, "kai") as nodes, running(plane, shipped):
+            for node, where in zip(nodes, ("a", "b", "b"), strict=True):
+                await api.patch(NODES.path("", node), {"metadata": {"labels": {rack: where}}})
+            space = await a_namespace(api)
+            template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}}
+            spec = {"parallelism": 2, "completions": 2, "completionMode": "Indexed", "template": template}
+            job = {"metadata": {"name": "train", "annotations": asked}, "spec": spec}
+            await api.create(JOBS.path(space), job)
+            await put(api, space, [of_job(0), of_job(1)])
+            assert sorted((await until_bound(api, space, 2)).values()) == nodes[1:]
+
+    asyncio.run(story())
+
+
+def test_a_vcjob_without_pods_is_told_what_it_waits_for(shipped: Cluster, plane: ControlPlane) -> None:
+    def of_vcjob(number: int) -> dict[str, Any]:
+        return a_made_pod(f"train-worker-{number}", {}, {"scheduling.k8s.io/group-name": "train-1"}, gpus=2)
+
+    async def notes(api: Api, space: str) -> list[tuple[str, str]]:
+        found = await api.get(EVENTS.path(space), dict[str, Any])
+        of_it = [one for one in found["items"] if one["regarding"]["apiVersion"] == VOLCANO_JOBS.version]
+        return [(one["reason"], one["note"]) for one in of_it]
+
+    async def story() -> None:
+        async with session(shipped) as api, gpu_nodes(api, 1, "vcjob"), running(plane, shipped):
+            space = await a_namespace(api)
+            vcjob = {
+                "apiVersion": VOLCANO_JOBS.version,
+                "kind": "Job",
+                "metadata": {"name": "train"},
+                "spec": {"schedulerName": "quorate", "minAvailable": 2},
+                "status": {"state": {"phase": "Pending"}},
+            }
+            await api.create(VOLCANO_JOBS.path(space), vcjob)
+            await an_object(api, space, VOLCANO_GROUPS, "PodGroup", "train-1", {"minMember": 2})
+            async with asyncio.timeout(SOON_S):
+                while not (found := await notes(api, space)):
+                    await asyncio.sleep(0.1)
+            ((reason, note),) = found
+            assert (reason, "once its PodGroup is Inqueue" in note) == ("Waiting", True)
+            # Volcano's scheduler, where it runs, says so; then its controller makes the pods, of whichever scheduler.
+            await put(api, space, [of_vcjob(0), of_vcjob(1)])
+            assert len(await until_bound(api, space, 2)) == 2
 
     asyncio.run(story())

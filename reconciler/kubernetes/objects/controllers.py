@@ -28,8 +28,8 @@ class Controller(NamedTuple):
     """What an object that makes pods says. `roles`: how many pods of each there are to be, and the least it does with.
 
     `stages`: where it makes pods of some roles only once others run or have ended, all of its roles, in that order; else ().
-    `alone`: its pods are each of their own. `created`: when all of its pods were asked for; "" where it makes some only as others
-    end.
+    `required`, `preferred`: labels of nodes, all pods in one domain of which. `alone`: its pods are each of their own.
+    `created`: when all of its pods were asked for; "" where it makes some only as others end.
     """
 
     source: Source
@@ -39,6 +39,8 @@ class Controller(NamedTuple):
     queue: str = ""
     priority_class: str = ""
     stages: tuple[Stage, ...] = ()
+    required: str = ""
+    preferred: str = ""
     alone: bool = False
     created: str = ""
 
@@ -130,7 +132,18 @@ def controller_of(sent: bytes | Mapping[str, Any]) -> Controller:
 
 def _controller(source: Source, meta: Meta, roles: tuple[tuple[str, int, int], ...]) -> Controller:
     created = meta.creation_timestamp or ""
-    return Controller(source, meta.namespace, meta.name, roles, queue_of(meta), label_priority(meta), created=created)
+    required, preferred = (names.label_or_annotation(meta, key) for key in (names.KAI_REQUIRED, names.KAI_PREFERRED))
+    return Controller(
+        source=source,
+        namespace=meta.namespace,
+        name=meta.name,
+        roles=roles,
+        queue=queue_of(meta),
+        priority_class=label_priority(meta),
+        required=required,
+        preferred=preferred,
+        created=created,
+    )
 
 
 def _job(meta: Meta, job: _Job) -> Controller:

@@ -15,6 +15,7 @@ from reconciler.kubernetes.objects.podgroups import Group, Source
 from reconciler.kubernetes.objects.pods import PodTask, label_priority
 from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import save_remarks
+from reconciler.kubernetes.objects.task_groups import unfollowed
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.quantities import Instant
 
@@ -144,15 +145,15 @@ class LivePods:
             yield Refusal("gang-size-differs", "its pods name different sizes of it", f"Write one {names.GANG_SIZE}.")
         if not self.queue:
             yield Refusal("no-queue", "names no queue", f"Write the label {names.QUEUE} or {names.KUEUE_QUEUE}.")
+        yield from (said for said in self._task_groups() if isinstance(said, Refusal))
         yield from self._differences()
 
     def remarks(self) -> Iterator[Remark]:
         """What is not followed whatever the nodes are."""
         yield from self.group.remarks if self.group else ()
-        for later in self.controller.stages[1:] if self.controller else ():
-            roles = " and ".join(later.roles)
-            message = f"pods of {roles} are made once {later.after}: nothing is kept free for them until then"
-            yield Remark("starts-in-turn", message)
+        if self.controller and self.controller.stages:
+            yield from self._stage_remarks(self.controller)
+        yield from (said for said in self._task_groups() if isinstance(said, Remark))
         if any(task.pod.spec.preemption_policy == "Never" for task in self.tasks):
             message = "preemptionPolicy: Never: whether others leave for it is policy, in Git"
             yield Remark("preemption-policy", message)
@@ -166,6 +167,21 @@ class LivePods:
                 "volumes",
                 "where its volumes can be mounted is not looked at: if not everywhere, say so by nodeAffinity",
             )
+
+    def _stage_remarks(self, controller: Controller) -> Iterator[Remark]:
+        for later in controller.stages[1:]:
+            roles = " and ".join(later.roles)
+            message = f"pods of {roles} are made once {later.after}: nothing is kept free for them until then"
+            yield Remark("starts-in-turn", message)
+        said = {names.label_or_annotation(task.pod.metadata, names.KAI_REQUIRED) for task in self.tasks}
+        if whole := sorted({*said, controller.required} - {""}):
+            message = f"each of its stages is in one domain of {', '.join(whole)}, which need not be that of the others"
+            yield Remark("starts-in-turn", message)
+
+    def _task_groups(self) -> Iterator[Refusal | Remark]:
+        """Where people say themselves what the gang is, they say how it starts, too."""
+        if self.key.source not in ("gang", "yunikorn"):
+            yield from unfollowed(task.pod.metadata for task in self.tasks)
 
     def _differences(self) -> Iterator[Refusal]:
         queues = {task.queue for task in self.tasks if task.queue}

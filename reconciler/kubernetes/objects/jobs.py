@@ -13,7 +13,7 @@ from reconciler.kubernetes.objects.constraints import Places, as_types
 from reconciler.kubernetes.objects.device_assignment import Held, share_of, slot_of
 from reconciler.kubernetes.objects.gangs import InRole, LivePods
 from reconciler.kubernetes.objects.limits import began_at, limit_of
-from reconciler.kubernetes.objects.pod_affinity import AffinityRules, Company, as_level
+from reconciler.kubernetes.objects.pod_affinity import SLICE_KEYS, AffinityRules, Company, as_level
 from reconciler.kubernetes.objects.pods import Others, PodTask
 from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import checkpoint_of, saved_at
@@ -149,7 +149,7 @@ def _by_limits(tasks: Sequence[PodTask]) -> Iterator[tuple[PodTask, ...]]:
 def _signature(task: PodTask) -> bytes:
     spec = task.pod.spec
     wishes = [spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints]
-    slices = [names.label_or_annotation(task.pod.metadata, key) for key in (names.KUEUE_SLICE, names.KUEUE_SLICE_SIZE)]
+    slices = [names.label_or_annotation(task.pod.metadata, key) for key in SLICE_KEYS]
     return _asked(task.shape, task.others) + msgspec.json.encode([wishes, slices])
 
 
@@ -245,13 +245,13 @@ def _topology(
     refusals: list[Refusal] = []
     remarks: list[Remark] = []
     required_by = (names.KUEUE_REQUIRED,) if len(apart) == 1 else ()  # of several roles each asks for itself
-    for key in _keys(gang, gang.group.required if gang.group else (), *required_by, names.KAI_REQUIRED):
+    for key in _keys(gang, _required_by_objects(gang), *required_by, names.KAI_REQUIRED):
         level = as_level(places.level(key))
         required |= {level} if level else set()
         if level is None:
             fix = "Require a label of islands, racks or blocks that all nodes agree on, or prefer it."
             refusals.append(Refusal("not-a-level", f"requires one domain of {key}, which is no level here", fix))
-    for key in _keys(gang, gang.group.preferred if gang.group else (), names.KUEUE_PREFERRED, names.KAI_PREFERRED):
+    for key in _keys(gang, _preferred_by_objects(gang), names.KUEUE_PREFERRED, names.KAI_PREFERRED):
         level = as_level(places.level(key))
         preferred |= {level} if level else set()
         if level is None:
@@ -266,6 +266,15 @@ def _topology(
         placement="spread" if any(found.spreads_out for found in apart) else None,
     )
     return request, tuple(refusals), tuple(remarks)
+
+
+def _required_by_objects(gang: LivePods) -> tuple[str, ...]:
+    """By its PodGroup and what made its pods."""
+    return (*(gang.group.required if gang.group else ()), gang.controller.required if gang.controller else "")
+
+
+def _preferred_by_objects(gang: LivePods) -> tuple[str, ...]:
+    return (*(gang.group.preferred if gang.group else ()), gang.controller.preferred if gang.controller else "")
 
 
 def _keys(gang: LivePods, of_group: Iterable[str], *annotations: str) -> list[str]:

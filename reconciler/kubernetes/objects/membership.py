@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.podgroups import Source
+from reconciler.kubernetes.objects.task_groups import one_group
 from reconciler.kubernetes.objects.wire import Meta, Pod
 from solver.model.workload import JobName
 
@@ -140,6 +141,11 @@ def _of_kueue(pod: Pod) -> Found | None:
     return ("kueue", name, _count(pod.metadata.annotations.get(names.KUEUE_TOTAL, ""))) if name else None
 
 
+def _of_yunikorn(pod: Pod) -> Found | None:
+    found = one_group(pod.metadata)
+    return ("yunikorn", found.application, found.members) if found else None
+
+
 def _of_lws(pod: Pod) -> Found | None:
     labels = pod.metadata.labels
     name, group = labels.get(names.LWS_NAME), labels.get(names.LWS_GROUP)
@@ -165,6 +171,7 @@ _FINDERS: tuple[Callable[[Pod], Found | None], ...] = (
     _of_coscheduling,
     _of_lightweight,
     _of_kueue,
+    _of_yunikorn,
     _of_lws,
     _by_label("jobset", names.JOBSET_NAME),
     _by_label("kubeflow", names.KUBEFLOW_NAME),

@@ -23,12 +23,13 @@ NODE_REFUSED: Final = "NodeRefused"
 
 
 class Regarding(NamedTuple):
-    """A pod or a node (which has no namespace, and is known to Events by its name)."""
+    """A pod, a node (which has no namespace, and is known to Events by its name), or what is to make pods."""
 
     kind: str
     namespace: str
     name: str
     uid: str
+    api_version: str = "v1"
 
 
 class Occurrence(NamedTuple):
@@ -151,7 +152,10 @@ def of_releases(releases: Iterable[ReleasePods]) -> Iterator[Occurrence]:
 
 
 def standing_occurrences(told: Iterable[PodConditionUpdate], cluster: KubernetesCluster) -> Iterator[Occurrence]:
-    """What is so as long as nothing changes: why gangs wait (at the first of their pods that do), and what is left out of nodes."""
+    """What is so as long as nothing changes: why gangs wait (at the first of their pods that do), and what is left out of nodes.
+
+    Of what has no pods yet it is told why.
+    """
     first: dict[JobName, PodConditionUpdate] = {}
     for one in told:
         first.setdefault(one.job, one)
@@ -159,6 +163,9 @@ def standing_occurrences(told: Iterable[PodConditionUpdate], cluster: Kubernetes
         bad = one.said.reason in (REFUSED, INADMISSIBLE)
         pod = Regarding("Pod", one.namespace, one.name, one.uid)
         yield Occurrence(pod, one.said.reason if bad else WAITING, "Scheduling", one.said.message, warning=bad)
+    for held in cluster.held_back:
+        maker = Regarding(held.kind, held.namespace, held.name, held.uid, held.api_version)
+        yield Occurrence(maker, WAITING, "Scheduling", held.why)
     for name, remark in cluster.remarks:
         yield Occurrence(_node(name), NODE_REFUSED, "Inventory", str(remark), warning=True)
 

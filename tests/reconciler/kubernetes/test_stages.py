@@ -196,3 +196,12 @@ def test_roles_that_people_name_are_not_what_is_made_in_turn() -> None:
 
 def test_of_a_role_that_the_controller_does_not_make_the_size_is_not_known() -> None:
     assert codes(the_gang(seen(TORCHTUNE, of_jobset("other")))) == ["gang-size-unknown"]
+
+
+def test_one_domain_for_all_of_it_is_said_to_be_one_for_each_stage() -> None:
+    (lws,) = from_yaml(LWS)
+    lws["metadata"]["annotations"] = {"kai.scheduler/topology-required-placement": "cloud.provider.com/topology-rack"}
+    gang = the_gang(cluster(NODES, [of_lws(0, 0)], controllers=[lws]))
+    assert str(gang.remarks[-1]) == (
+        "each of its stages is in one domain of cloud.provider.com/topology-rack, which need not be that of the others"
+    )
