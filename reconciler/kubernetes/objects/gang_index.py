@@ -36,8 +36,8 @@ class GangIndex:
         self._groups: dict[At, Group] = {}
         self._controllers: dict[At, Controller] = {}
         self._made_by: dict[GangKey, set[GangKey]] = {}
-        """The gangs that pods name, by the object that made them, where that makes several; `_maker_of`: the other way round."""
-        self._maker_of: dict[GangKey, GangKey] = {}
+        """The gangs that pods name, by the object that made them, where that has another name; `_makers_of` the other way round."""
+        self._makers_of: dict[GangKey, set[GangKey]] = {}
         self._found: dict[GangKey, tuple[GangKey, ...]] = {}
         self._tasks: dict[PodKey, PodTask] = {}
         self._changed: set[GangKey] = set()
@@ -56,8 +56,8 @@ class GangIndex:
         if after and self._whose.are_jobs(after):
             membership = membership_of(after)
             self._named.setdefault(membership.key, {})[after.key] = membership, after
-            if membership.of:
-                self._maker_of[membership.key] = membership.maker
+            if membership.maker != membership.key:
+                self._makers_of.setdefault(membership.key, set()).add(membership.maker)
                 self._made_by.setdefault(membership.maker, set()).add(membership.key)
             self._changed.add(membership.key)
         return any(pod is not None and self._whose.are_jobs(pod) for pod in (before, after))
@@ -77,7 +77,7 @@ class GangIndex:
         for known in (before, after):
             if known:
                 key = GangKey(known.namespace, known.source, known.name)
-                self._changed |= self._made_by.get(key, {key})
+                self._changed |= {key} | self._made_by.get(key, set())
         if before:
             self._controllers.pop(_at(before), None)
         if after:
@@ -114,7 +114,7 @@ class GangIndex:
         pods = self._named.get(named, {})
         if not pods:
             self._named.pop(named, None)
-            if maker := self._maker_of.pop(named, None):
+            for maker in self._makers_of.pop(named, ()):
                 self._made_by[maker].discard(named)
                 if not self._made_by[maker]:
                     del self._made_by[maker]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.controllers import Controller
+from reconciler.kubernetes.objects.controllers import Controller, Stage
 from reconciler.kubernetes.objects.membership import GangKey, Membership, order_of
 from reconciler.kubernetes.objects.podgroups import Group, Source
 from reconciler.kubernetes.objects.pods import PodTask, label_priority
@@ -42,6 +42,7 @@ class LivePods:
     """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
 
     `least`: how many have to be there, those that are done among them; None: not known.
+    `comes_later`: of what else than its controller makes it a gang, what that controller makes in turn, and has not made yet.
     `queue_else`: its queue where none is named. `stamped`: what `priorityClassName` may say without anybody having named a class:
     the cluster's default (`globalDefault`), where the policy has no class of that name.
     """
@@ -53,6 +54,7 @@ class LivePods:
     group: Group | None = None
     controller: Controller | None = None
     disagrees: bool = False
+    comes_later: tuple[Stage, ...] = ()
     queue_else: str = ""
     stamped: frozenset[str] = frozenset()
 
@@ -71,7 +73,7 @@ class LivePods:
         """It can be said whose it is and what each of its pods on nodes holds, whatever is wrong with it otherwise."""
         return bool(self.queue) and all(task.is_counted for task in self.tasks if task.pod.holds)
 
-    @property
+    @cached_property
     def _speaking(self) -> Sequence[PodTask]:
         """Its pods, those on nodes first: what takes the place of one that is gone does not say whose those are that run."""
         return sorted(self.tasks, key=lambda task: not task.pod.holds)
@@ -121,7 +123,7 @@ class LivePods:
         """What it still waits for: pods, or leave for them to be scheduled; None: nothing."""
         there = len(self.pods) + self.done
         if self.least is not None and there < self.least:
-            return Missing(there, self.least)
+            return Missing(there, self.least, "; ".join(map(self._in_turn, self.comes_later)))
         if self.least is None and self.key.source in OF_A_GROUP:
             return Missing(there, None, f"waiting for its PodGroup {self.key.name}, which is not there yet")
         if self._gates:
@@ -130,6 +132,10 @@ class LivePods:
             more = f"; and {len(awaited) - AWAITED_MAX} more" if len(awaited) > AWAITED_MAX else ""
             return Missing(there, None, "; ".join(awaited[:AWAITED_MAX]) + more)
         return None
+
+    def _in_turn(self, later: Stage) -> str:
+        said = f"pods of {' and '.join(later.roles)} are made once {later.after}"
+        return f"{said}, so {self.key.source} {self.key.name} must not count them in"
 
     def refusals(self) -> Iterator[Refusal]:
         """What can't be kept whatever the nodes are."""
@@ -208,9 +214,10 @@ def gang_pods(
 
     Sorted by name. `task_of` reads a pod as a task.
     """
-    maker = next(iter(pods))[0].maker
+    maker = min(found.maker for found, _ in pods)
     group = groups.get((named.source, named.namespace, named.name))
-    controller = controllers.get((maker.source, maker.namespace, maker.name))
+    made_by = controllers.get((maker.source, maker.namespace, maker.name))
+    controller = made_by if maker.source == named.source else None
     members: dict[GangKey, list[tuple[Membership, PodTask]]] = defaultdict(list)
     done: dict[GangKey, int] = defaultdict(int)
     for membership, pod in pods:
@@ -219,7 +226,12 @@ def gang_pods(
             done[found.key] += 1
         elif not pod.is_over and (pod.spec.node_name or not pod.metadata.deletion_timestamp):
             members[found.key].append((found, task_of(pod)))
-    return tuple(_gang(key, members[key], done[key], group, controller) for key in sorted(members))
+    gangs = (_gang(key, members[key], done[key], group, controller) for key in sorted(members))
+    if made_by is None or controller is not None or not made_by.stages:
+        return tuple(gangs)
+    there = {found.made_as for found, _ in pods}
+    later = tuple(stage for stage in made_by.stages if stage.after and there.isdisjoint(stage.roles))
+    return tuple(replace(gang, comes_later=later) for gang in gangs)
 
 
 def _settled(found: Membership, pod: Pod, group: Group | None, controller: Controller | None) -> Membership:
@@ -232,7 +244,7 @@ def _settled(found: Membership, pod: Pod, group: Group | None, controller: Contr
     is_basic = group is not None and group.least is None
     is_loose = controller.alone if controller else names.JOB_INDEX not in pod.metadata.labels
     if is_basic or (key.source == "job" and is_loose):
-        return Membership(GangKey(key.namespace, "pod", pod.metadata.name), found.role, 1)
+        return found._replace(key=GangKey(key.namespace, "pod", pod.metadata.name), size=1)
     return found
 
 

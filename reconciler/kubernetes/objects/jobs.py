@@ -108,7 +108,7 @@ def _missing(gang: LivePods, places: Places) -> Missing | None:
     missing = gang.missing()
     if missing is None or missing.of is None or not gang.tasks:
         return missing
-    return missing._replace(reason=places.quota_against(gang.tasks[-1].pod))
+    return missing._replace(reason=missing.reason or places.quota_against(gang.tasks[-1].pod))
 
 
 def is_elastic(job: Job) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.podgroups import Source
@@ -41,20 +41,15 @@ class GangKey(NamedTuple):
 class Membership(NamedTuple):
     """A pod's gang and role; `size`: how many pods the gang has, as far as the pod says it.
 
-    `made_as`: what it is to the object that made it, where that is known, whatever people call its role. `of`: that object's name,
-    where it makes several gangs; "": the gang's.
+    `maker`: the object that made it, where that is of a kind that may make pods in turn, else the gang. `made_as`: what the pod is
+    to that, whatever people call its role.
     """
 
     key: GangKey
     role: str
     size: int | None
+    maker: GangKey
     made_as: str = ""
-    of: str = ""
-
-    @property
-    def maker(self) -> GangKey:
-        """By what the object that made the pod is known."""
-        return self.key._replace(name=self.of) if self.of else self.key
 
 
 def membership_of(pod: Pod) -> Membership:
@@ -62,8 +57,11 @@ def membership_of(pod: Pod) -> Membership:
     meta = pod.metadata
     source, name, size = next((found for finder in _FINDERS if (found := finder(pod))), ("pod", meta.name, 1))
     said = _count(names.label_or_annotation(meta, names.GANG_SIZE))
-    of = meta.labels[names.LWS_NAME] if source == "lws" else ""
-    return Membership(GangKey(meta.namespace, source, name), role_of(meta), said or size, _made_as(source, meta), of)
+    key = GangKey(meta.namespace, source, name)
+    maker = next(
+        (GangKey(key.namespace, of, meta.labels[key_of]) for of, key_of in _MAKERS if meta.labels.get(key_of)), key
+    )
+    return Membership(key, role_of(meta), said or size, maker, _made_as(maker.source, meta))
 
 
 def role_of(meta: Meta) -> str:
@@ -102,6 +100,11 @@ def order_of(meta: Meta) -> Order:
     return (*numbers, tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts), meta.name)
 
 
+_MAKERS: Final[tuple[tuple[Source, str], ...]] = (
+    ("lws", names.LWS_NAME),
+    ("jobset", names.JOBSET_NAME),
+    ("kubeflow", names.KUBEFLOW_NAME),
+)
 Found = tuple[Source, str, int | None]
 
 

@@ -57,7 +57,7 @@ def test_every_gpu_type_is_on_the_page() -> None:
 
 def shown_by(page: str, heading: str) -> list[list[str]]:
     """The tests that each row of the first table below a heading names."""
-    table = page.split(heading)[1].split("\n#")[0]
+    table = page.split(heading)[1].split("\n#", maxsplit=1)[0]
     rows = [line.rstrip("| ").rpartition("| ")[2] for line in table.splitlines() if line.startswith("| ")][1:]
     return [re.findall(r"`(test_\w+)`", row) for row in rows]
 

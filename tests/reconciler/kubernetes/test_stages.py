@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.controllers import controller_of
 from reconciler.kubernetes.objects.jobs import PodGang
+from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
+from reconciler.kubernetes.objects.world import ClusterModel, cluster_of
 from solver.model.quantities import Instant
 from tests.reconciler.kubernetes.rounds import placed
 from tests.reconciler.kubernetes.samples import Sent, cluster, codes, from_yaml, node, pod, the_gang
@@ -205,3 +208,74 @@ def test_one_domain_for_all_of_it_is_said_to_be_one_for_each_stage() -> None:
     assert str(gang.remarks[-1]) == (
         "each of its stages is in one domain of cloud.provider.com/topology-rack, which need not be that of the others"
     )
+
+
+@pytest.mark.parametrize("text", [LWS, TORCHTUNE])
+def test_whatever_is_known_first_and_whatever_goes_the_gangs_are_those_of_all_objects_at_once(text: str) -> None:
+    notes = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "4"}
+    sent = [
+        of_lws(0, 0),
+        of_lws(0, 1),
+        of_lws(1, 0),
+        of_jobset("node"),
+        of_jobset("model"),
+        of_jobset("dataset", annotations=notes),
+    ]
+    controller = controller_of(from_yaml(text)[0])
+    pods = [read(one, Pod) for one in sent]
+    nodes = [read(one, KubeNode) for one in NODES]
+    whole, without = cluster_of(nodes, pods, controllers=[controller]), cluster_of(nodes, pods)
+    assert whole != without
+    for at in range(len(pods) + 1):
+        world = ClusterModel()
+        for known in nodes:
+            world.node(None, known)
+        for one in pods[:at]:
+            world.pod(None, one)
+        world.cluster()
+        world.controller(None, controller)
+        world.cluster()
+        for one in pods[at:]:
+            world.pod(None, one)
+        assert world.cluster() == whole
+        world.controller(controller, None)
+        assert world.cluster() == without
+        world.controller(None, controller)
+        for one in pods:
+            world.pod(one, None)
+            world.cluster()
+        assert world.cluster().gangs == ()
+        for one in pods:
+            world.pod(None, one)
+        assert world.cluster() == whole
+
+
+COUNTED_IN: dict[str, tuple[Sent, str, str]] = {
+    "by people": ({"annotations": {"quorate.dev/gang": "g", "quorate.dev/gang-size": "4"}}, "", "gang g"),
+    "by a PodGroup": (
+        {"annotations": {"scheduling.k8s.io/group-name": "g"}},
+        """
+        apiVersion: scheduling.volcano.sh/v1beta1
+        kind: PodGroup
+        metadata: {name: g, namespace: vision}
+        spec: {minMember: 4}
+        """,
+        "volcano g",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", COUNTED_IN)
+def test_a_gang_that_waits_for_what_comes_only_once_it_runs_is_told_so_at_once(how: str) -> None:
+    said, group, name = COUNTED_IN[how]
+    made = [of_jobset(role, **said) for role in ("dataset", "model")]
+    groups = from_yaml(group) if group else []
+    early = the_gang(cluster(NODES, made, groups, from_yaml(TORCHTUNE)))
+    assert str(early.missing) == (
+        "waiting for 2 of 4 pods: pods of node are made once dataset is Complete and model is Complete, "
+        f"so {name} must not count them in"
+    )
+    nodes = [of_jobset("node", number, **said) for number in range(2)]
+    whole = the_gang(cluster(NODES, [*made, *nodes], groups, from_yaml(TORCHTUNE)))
+    assert (whole.missing, whole.job is None) == (None, False)
+    assert str(the_gang(cluster(NODES, made, groups)).missing) == "waiting for 2 of 4 pods"
