@@ -58,9 +58,7 @@ def membership_of(pod: Pod) -> Membership:
     source, name, size = next((found for finder in _FINDERS if (found := finder(pod))), ("pod", meta.name, 1))
     said = _count(names.label_or_annotation(meta, names.GANG_SIZE))
     key = GangKey(meta.namespace, source, name)
-    maker = next(
-        (GangKey(key.namespace, of, meta.labels[key_of]) for of, key_of in _MAKERS if meta.labels.get(key_of)), key
-    )
+    maker = _maker(key, meta)
     return Membership(key, role_of(meta), said or size, maker, _made_as(maker.source, meta))
 
 
@@ -79,6 +77,13 @@ def role_of(meta: Meta) -> str:
     if not said and meta.labels.get(names.LWS_WORKER) == "0":
         return names.LEADER_ROLE
     return said.lower() or names.WORKER_ROLE
+
+
+def _maker(key: GangKey, meta: Meta) -> GangKey:
+    if _MAKER_LABELS.isdisjoint(meta.labels):
+        return key
+    made = (GangKey(key.namespace, source, name) for source, label in _MAKERS if (name := meta.labels.get(label)))
+    return next(made, key)
 
 
 def _made_as(source: Source, meta: Meta) -> str:
@@ -105,6 +110,7 @@ _MAKERS: Final[tuple[tuple[Source, str], ...]] = (
     ("jobset", names.JOBSET_NAME),
     ("kubeflow", names.KUBEFLOW_NAME),
 )
+_MAKER_LABELS: Final = frozenset(label for _, label in _MAKERS)
 Found = tuple[Source, str, int | None]
 
 
