@@ -554,6 +554,20 @@ def test_an_elastic_gang_runs_with_as_many_as_it_takes_and_no_other_does_before_
     assert phase() == "running"
 
 
+def test_of_unlike_pods_those_that_run_are_enough_and_what_joins_them_is_of_its_own() -> None:
+    said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"}
+    unlike = [(1, "n1"), (2, "n1"), (3, "n1"), (4, "")]
+    pods = [pod(f"w-{gpus}", gpus, on=on, annotations=said) for gpus, on in unlike]
+
+    def least(*there: Sent) -> list[int]:
+        job = the_gang(cluster([*NODES, node("n3")], there)).job
+        assert job is not None
+        return [group.least for group in job.spec.task_groups]
+
+    assert least(*pods) == [1, 1, 0, 0]
+    assert least(pods[0], pods[3]) == [1, 1], "one alone is not enough"
+
+
 def test_a_pod_that_has_ended_well_is_not_waited_for() -> None:
     job = the_gang(cluster(NODES, [running("w-0", ""), running("w-1", "n1", phase="Succeeded")])).job
     assert job is not None
