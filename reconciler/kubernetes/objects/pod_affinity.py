@@ -20,7 +20,7 @@ from reconciler.kubernetes.objects.constraints import Names, Places
 from reconciler.kubernetes.objects.neighbours import keeps_away, means
 from reconciler.kubernetes.objects.remarks import KEPT_AWAY, Refusal, Remark
 from reconciler.kubernetes.objects.wire import Pod, PodTerm, TopologySpread
-from solver.model.cluster import Level, NodeName, SpreadLevel
+from solver.model.cluster import LEVELS, Level, NodeName, SpreadLevel
 from solver.model.workload import Bundle, Spread
 
 SIZE_DIGITS_MAX = 5
@@ -197,17 +197,18 @@ class Company:
 
     def one_domain(self, found: AffinityRules, *, is_whole_role: bool) -> Level | None:
         """The level in one domain of which Kueue wants the pods of a role; None: none. It asks that role by role."""
-        key = names.label_or_annotation(self.group[0].metadata, names.KUEUE_REQUIRED)
-        level = as_level(self.places.level(key)) if key else None
-        if key and level is None:
+        said = sorted({names.label_or_annotation(pod.metadata, names.KUEUE_REQUIRED) for pod in self.group} - {""})
+        levels = {key: as_level(self.places.level(key)) for key in said}
+        unknown = [key for key, level in levels.items() if level is None]
+        for key in unknown:
             fix = "Require a label of islands, racks or blocks that all nodes agree on, or prefer it."
             found.refuse("not-a-level", f"requires one domain of {key}, which is no level here", fix)
-        elif key and not (is_whole_role and found.bundle is None):
+        if said and not unknown and not (is_whole_role and found.bundle is None):
             message = "requires one domain for a role whose pods are not alike, or that has slices beside other roles"
             found.refuse(
                 "role-topology", message, "Give unlike pods roles of their own, and slices to gangs of one role."
             )
-        return level
+        return next((level for level in LEVELS if level in levels.values()), None)
 
     def _slices(self, found: AffinityRules) -> None:
         """So many consecutive pods each in one domain: slices, as Kueue calls them, or segments, as KAI does."""

@@ -10,6 +10,7 @@ from reconciler.kubernetes.binder.journal import PodBinding
 from reconciler.kubernetes.binder.partial_starts import ReleasePods
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.jobs import MemberPod, PodGang
+from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.status.conditions import INADMISSIBLE, REFUSED, PodConditionUpdate
 from reconciler.model.causes import geometry_of, names_of, nodes_of, why_evicted
 from solver.model.cluster import NodeName
@@ -103,11 +104,11 @@ def of_bindings(bound: Iterable[PodBinding]) -> Iterator[Occurrence]:
         yield scheduled_occurrence(Regarding("Pod", one.namespace, one.name, one.uid), one.node, one.devices)
 
 
-def of_remarks(gang: PodGang) -> Iterator[Occurrence]:
-    """A gang has been bound, and what it wishes is not followed, or only in part."""
-    if gang.remarks:
-        note = f"not followed: {'; '.join(map(str, gang.remarks))}"
-        yield Occurrence(the_pod(gang.members[0]), "NotFollowed", "Binding", note)
+def of_remarks(first: PodBinding, remarks: Iterable[Remark]) -> Iterator[Occurrence]:
+    """Pods have been bound, and what they wish is not followed, or only in part. `first`: of these pods."""
+    if said := "; ".join(map(str, remarks)):
+        pod = Regarding("Pod", first.namespace, first.name, first.uid)
+        yield Occurrence(pod, "NotFollowed", "Binding", f"not followed: {said}")
 
 
 def scheduled_occurrence(pod: Regarding, node: NodeName, devices: Iterable[str]) -> Occurrence:

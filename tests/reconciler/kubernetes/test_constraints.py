@@ -360,6 +360,8 @@ def test_kueue_asks_for_one_domain_role_by_role() -> None:
         ("worker", "rack"),
     ]
     assert job.spec.topology.required is None
+    anew = job_of(roles({"quorate.dev/role": "driver"}, {}, rack)).spec.task_groups
+    assert [group.topology.required for group in anew] == [None, "rack"], "whichever of its pods says so"
     slices = {"kueue.x-k8s.io/podset-slice-required-topology": RACK, "kueue.x-k8s.io/podset-slice-size": "1"}
     assert codes(roles({"quorate.dev/role": "driver"}, {**rack, **slices})) == ["role-topology"]
     whole = job_of(roles({**rack, **slices}, {**rack, **slices}))
