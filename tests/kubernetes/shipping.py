@@ -10,6 +10,7 @@ from hack.kubernetes.shipped import NAMESPACE, base_objects, path_of
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.objects.controllers import CONTROLLERS
+from reconciler.kubernetes.objects.held_back import VOLCANO_JOBS
 from reconciler.kubernetes.objects.object_kinds import ObjectKind
 from reconciler.kubernetes.objects.podgroups import GROUPS
 from tests.kubernetes.fencing import until_in_force
@@ -41,6 +42,8 @@ async def _with_other_makers(api: Api) -> None:
         group, _, version = kind.resources[0].version.partition("/")
         if group not in BUILT_IN:
             await api.create(CRDS.path(), a_definition(group, version, kind.name, kind.resources[0].plural))
+    group, _, version = VOLCANO_JOBS.version.partition("/")
+    await api.create(CRDS.path(), a_definition(group, version, "Job", VOLCANO_JOBS.plural))
 
 
 async def _guarded(api: Api) -> None:

@@ -150,6 +150,20 @@ def test_a_pod_that_was_made_anew_is_not_bound_where_it_may_not_be() -> None:
     assert partial_start(view_of([*there, waits]), SOON, refused).again, "it is the one that the plan was made for"
 
 
+def test_a_pod_that_was_made_anew_is_not_bound_before_what_it_needs_is_there() -> None:
+    """Its gates are to go, its claims to have volumes and devices: what the pod before it had is not there for it."""
+    plan = journal()
+    unready = BindableNodes(NODES, unready=frozenset({("ns", "g-0"), ("ns", "g-1"), ("ns", "g-2")}))
+    there = [pod_of(plan, 0), pod_of(plan, 1)]
+    anew = view_of([*there, pod_of(plan, 2, bound=False, uid="made anew")])
+    assert partial_start(anew, SOON, unready) == PartialStart()
+    (release,) = partial_start(anew, LATE, unready).release
+    assert release.why == "1 of 3 pods not bound 30 s after the first, such as g-2"
+    assert partial_start(anew, SOON, GROUND).again
+    waits = view_of([*there, pod_of(plan, 2, bound=False)])
+    assert partial_start(waits, SOON, unready).again, "what the plan was made for was ready when that was made"
+
+
 def test_a_release_that_was_begun_goes_on_whoever_leads_also_where_the_journal_is_gone() -> None:
     plan = journal()
     why = ReleasePods(plan.job, plan.attempt, (), frozenset(), "because")

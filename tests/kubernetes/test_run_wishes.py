@@ -66,3 +66,34 @@ def test_what_is_not_followed_is_told_once_with_the_binding(shipped: Cluster, pl
             assert "preemptionPolicy: Never" in all_of_it
 
     asyncio.run(story())
+
+
+def test_what_joins_a_gang_that_runs_is_told_what_it_brings_and_not_what_was_told(
+    shipped: Cluster, plane: ControlPlane
+) -> None:
+    """Each pod of the elastic gang wishes what those before it wish, and one thing more, but for the last."""
+    notes = {"quorate.dev/checkpoint-interval": "soon", "quorate.dev/checkpoint-grace": "long"}
+
+    async def story() -> None:
+        async with session(shipped) as api, gpu_nodes(api, 2, "joins-wish"), running(plane, shipped):
+            space = await a_namespace(api)
+            for number, more in enumerate(([], [*notes][:1], [*notes], [*notes])):
+                pod = a_worker(f"w{number}", "train", 1)
+                pod["metadata"]["annotations"] |= {key: notes[key] for key in more}
+                await api.create(PODS.path(space), pod)
+                await until_bound(api, space, number + 1)
+            await api.create(PODS.path(space), a_worker("after", "after", 1))
+            async with asyncio.timeout(SOON_S):
+                while "after" not in await _scheduled(api, space):
+                    await asyncio.sleep(0.1)
+            assert [(name, [key in note for key in notes]) for name, note in await told(api, space)] == [
+                ("w1", [True, False]),
+                ("w2", [False, True]),
+            ]
+
+    asyncio.run(story())
+
+
+async def _scheduled(api: Api, space: str) -> set[str]:
+    found = await api.get(EVENTS.path(space), dict[str, Any])
+    return {event["regarding"]["name"] for event in found["items"] if event["reason"] == "Scheduled"}

@@ -94,10 +94,14 @@ class NodesByName(Protocol):
 
 
 class BindableNodes(NamedTuple):
-    """Where pods may be bound. `refused`: pods of gangs that are refused as they are now."""
+    """Where pods may be bound. `refused`: pods of gangs that are refused as they are now.
+
+    `unready`: pods for which something has to be there before they are bound, and is not: gates are to go, claims to be filled.
+    """
 
     nodes: NodesByName
     refused: Container[PodKey] = frozenset()
+    unready: Container[PodKey] = frozenset()
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -212,8 +216,11 @@ def _judged(
     return Again(journal, missing) if missing else None
 
 
-State = Literal["there", "elsewhere", "waits", "stranded", "barred", "gone"]
-"""Stranded: its node is gone. Barred: it may not be on that node, or was made anew as one that is refused."""
+State = Literal["there", "elsewhere", "waits", "unready", "stranded", "barred", "gone"]
+"""Stranded: its node is gone. Barred: it may not be on that node, or was made anew as one that is refused.
+
+Unready: it was made anew, and can't be bound yet. What the one before it had is not there for it: volumes, devices by claims.
+"""
 
 
 def _state(journal: StartJournal, binding: PodBinding, pod: Pod | None, ground: BindableNodes) -> State:
@@ -231,8 +238,10 @@ def _waiting(binding: PodBinding, pod: Pod, ground: BindableNodes) -> State:
     if node is None:
         return "stranded"
     is_let = may_be_on(pod.spec, node) and tolerates_all(pod.spec.tolerations, node.spec.taints)
-    is_refused = pod.metadata.uid != binding.uid and pod.key in ground.refused
-    return "waits" if is_let and not is_refused else "barred"
+    is_anew = pod.metadata.uid != binding.uid
+    if not is_let or (is_anew and pod.key in ground.refused):
+        return "barred"
+    return "unready" if is_anew and pod.key in ground.unready else "waits"
 
 
 def _lost(

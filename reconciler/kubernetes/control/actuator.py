@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
@@ -14,6 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.kubernetes.binder.binding import Binder, GangOutcome, Leads, PodOutcome
 from reconciler.kubernetes.binder.eviction import Evictor, Outcome, Seen
 from reconciler.kubernetes.binder.eviction_steps import TimeUp
+from reconciler.kubernetes.binder.journal import PodBinding
 from reconciler.kubernetes.binder.nominations import Nominator
 from reconciler.kubernetes.binder.partial_starts import BindableNodes
 from reconciler.kubernetes.binder.start_recovery import StartRecovery
@@ -29,7 +30,12 @@ from reconciler.kubernetes.control.start_order import StartOrder
 from reconciler.kubernetes.control.starts import bindings_of
 from reconciler.kubernetes.control.state import EVICTED, HistoryEntry, KubernetesState
 from reconciler.kubernetes.control.writes import PodWrites
+from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.jobs import PodGang
+from reconciler.kubernetes.objects.pod_view import PodView
+from reconciler.kubernetes.objects.pod_volumes import PodVolumes
+from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from reconciler.kubernetes.status.occurrences import Occurrence, of_bindings, of_evictions, of_releases, of_remarks
@@ -75,6 +81,8 @@ class KubernetesActuator:
     """Pods that were bound and are not seen to be, with their uids."""
     _unknown: dict[Key, str] = field(default_factory=dict)
     """Pods whose binding was not answered, with their uids: it may still arrive."""
+    _remarked: dict[JobName, frozenset[Remark]] = field(default_factory=dict)
+    """What was told of the wishes of gangs that are bound and not followed."""
     _caught_up_in: Epoch | None = None
     """The epoch in which the mirror is known to show what leaders before have done."""
     _marks: Iterator[int] = field(default_factory=itertools.count)
@@ -190,13 +198,19 @@ class KubernetesActuator:
                 self.memory.call_off(outcome.job)
 
     def _tell_bound(self, outcomes: Collection[GangOutcome], sight: Sight) -> None:
+        self._remarked = {job: told for job, told in self._remarked.items() if job in sight.gangs}
         for outcome in outcomes:
             self._watch_for(outcome.pods)
             self.happened(of_bindings(one.pod for one in outcome.pods if one.answer == "bound"))
-            gang = sight.gangs[outcome.gang.job]
-            if outcome.is_whole and not gang.bound:  # said once: what joins it later wishes the same
-                self.happened(of_remarks(gang))
+            if outcome.is_whole:
+                self._tell_remarks(sight.gangs[outcome.gang.job], outcome.pods[0].pod)
         self.memory.note_all(map(_of_start, outcomes))
+
+    def _tell_remarks(self, gang: PodGang, first: PodBinding) -> None:
+        """Once; of what joins a gang that runs, what it brings. A new leader does not know what was said, and says it again."""
+        before = self._remarked.get(gang.name, frozenset()) if gang.bound else frozenset()
+        self._remarked[gang.name] = before | set(gang.remarks)
+        self.happened(of_remarks(first, (remark for remark in gang.remarks if remark not in before)))
 
     def _watch_for(self, outcomes: Collection[PodOutcome]) -> None:
         self._unseen |= {Key(*one.pod.key): one.pod.uid for one in outcomes if one.answer == "bound"}
@@ -245,11 +259,32 @@ class KubernetesActuator:
     def _ground(self, sight: Sight) -> BindableNodes:
         index = sight.cluster.index
         refused = {(one.namespace, one.name) for gang in index.refused.values() for one in gang.members}
-        return BindableNodes(_SeenNodes(index.nodes, self._node), frozenset(refused))
+        unready = UnreadyPods(sight.pods, self.mirror.volumes, self.mirror.devices)
+        return BindableNodes(_SeenNodes(index.nodes, self._node), frozenset(refused), unready)
 
     def _is_seen(self, key: Key, uid: str) -> bool:
         pod = self.mirror.pods.get(key)
         return pod is None or pod.metadata.uid != uid or bool(pod.spec.node_name)
+
+
+class UnreadyPods(Container[tuple[str, str]]):
+    """Pods without a node that can't be bound as they are now. Few are asked about."""
+
+    def __init__(self, pods: PodView, volumes: PodVolumes, devices: PodClaims) -> None:
+        self._pods = pods
+        self._volumes = volumes
+        self._devices = devices
+
+    def __contains__(self, key: object) -> bool:
+        """By namespace and name."""
+        pod = self._pods.get(cast("tuple[str, str]", key))
+        if pod is None:
+            return False
+        claims = self._devices.claims_of(pod)
+        is_given = bool(claims) and all(claim.status.allocation for claim in claims)
+        return bool(
+            pod.spec.scheduling_gates or (pod.spec.resource_claims and not is_given) or not self._volumes.are_bound(pod)
+        )
 
 
 class _SeenNodes(NamedTuple):

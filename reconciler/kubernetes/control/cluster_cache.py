@@ -15,6 +15,7 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.controllers import CONTROLLERS
 from reconciler.kubernetes.objects.disruption import Budget, KubePriorityClass
+from reconciler.kubernetes.objects.held_back import VOLCANO_JOBS, VolcanoJob
 from reconciler.kubernetes.objects.object_kinds import ObjectKind
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.pod_view import PodIndex, PodView
@@ -92,6 +93,7 @@ class ClusterCache:
             self._watch_meaning(group, self._world.group)
         for controller in CONTROLLERS:
             self._watch_meaning(controller, self._world.controller)
+        self.watch((VOLCANO_JOBS,), VolcanoJob, lambda one: self._world.volcano_job(one.before, one.after))
 
     def watch(
         self,

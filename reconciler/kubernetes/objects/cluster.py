@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
+from reconciler.kubernetes.objects.held_back import HeldBackObject
 from reconciler.kubernetes.objects.jobs import PodGang, is_elastic
 from reconciler.kubernetes.objects.remarks import Remark
 from solver.model.cluster import Node, NodeName
@@ -103,13 +104,14 @@ class ClusterIndex:
 class KubernetesCluster:
     """Nodes and gangs, sorted by name, what is to be said of nodes, and the sets of nodes that gangs are limited to.
 
-    `kept`: their index, where it is at hand.
+    `held_back`: objects whose pods are not made, sorted by namespace and name. `kept`: the index, where it is at hand.
     """
 
     nodes: tuple[Node, ...]
     gangs: tuple[PodGang, ...]
     remarks: tuple[tuple[NodeName, Remark], ...]
     node_sets: tuple[NodeSet, ...] = ()
+    held_back: tuple[HeldBackObject, ...] = ()
     kept: ClusterIndex | None = field(default=None, compare=False, repr=False)
 
     @cached_property

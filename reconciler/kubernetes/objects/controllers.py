@@ -1,6 +1,7 @@
 """How many pods the controllers make that people use for gangs: read from their objects, as far as pods do not say it.
 
-batch/v1 Job, JobSet, Kubeflow's training jobs (PyTorchJob, TFJob, XGBoostJob, PaddleJob, JAXJob), MPIJob, RayCluster.
+batch/v1 Job, JobSet, LeaderWorkerSet, Kubeflow's training jobs (PyTorchJob, TFJob, XGBoostJob, PaddleJob, JAXJob), MPIJob, and
+RayCluster.
 """
 
 from __future__ import annotations
@@ -8,17 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.object_kinds import ObjectKind, read_as
 from reconciler.kubernetes.objects.podgroups import Source
 from reconciler.kubernetes.objects.pods import label_priority, queue_of
 from reconciler.kubernetes.objects.resource import Resource
-from reconciler.kubernetes.objects.wire import Meta, Named, Wire
+from reconciler.kubernetes.objects.wire import Meta, Wire
+
+
+class Stage(NamedTuple):
+    """Roles whose pods are made together. `after`: once what they are made, in words; "": at once."""
+
+    roles: tuple[str, ...]
+    after: str = ""
 
 
 class Controller(NamedTuple):
     """What an object that makes pods says. `roles`: how many pods of each there are to be, and the least it does with.
 
-    `in_turn`: it makes some of them only once others run, so they can't all be waited for. `alone`: its pods are each of their own.
+    `stages`: where it makes pods of some roles only once others run or have ended, all of its roles, in that order; else ().
+    `required`, `preferred`: labels of nodes, all pods in one domain of which. `alone`: its pods are each of their own.
     `created`: when all of its pods were asked for; "" where it makes some only as others end.
     """
 
@@ -28,9 +38,20 @@ class Controller(NamedTuple):
     roles: tuple[tuple[str, int, int], ...]
     queue: str = ""
     priority_class: str = ""
-    in_turn: bool = False
+    stages: tuple[Stage, ...] = ()
+    required: str = ""
+    preferred: str = ""
     alone: bool = False
     created: str = ""
+
+    def stage_of(self, role: str) -> int | None:
+        """The number of the stage that makes this role's pods; None: it makes none."""
+        return next((number for number, stage in enumerate(self.stages) if role in stage.roles), None)
+
+    def of_stage(self, number: int) -> Controller:
+        """What it says of one stage alone, and of those after it."""
+        roles = self.stages[number].roles
+        return self._replace(roles=tuple(one for one in self.roles if one[0] in roles), stages=self.stages[number:])
 
 
 class _Job(Wire, frozen=True):
@@ -43,11 +64,16 @@ class _Template(Wire, frozen=True):
     spec: _Job = _Job()
 
 
+class _DependsOn(Wire, frozen=True):
+    name: str
+    status: str = "Ready"
+
+
 class _ReplicatedJob(Wire, frozen=True):
     name: str
     replicas: int = 1
     template: _Template = _Template()
-    depends_on: tuple[Named, ...] = ()
+    depends_on: tuple[_DependsOn, ...] = ()
 
 
 class _Startup(Wire, frozen=True):
@@ -57,6 +83,15 @@ class _Startup(Wire, frozen=True):
 class _JobSet(Wire, frozen=True):
     replicated_jobs: tuple[_ReplicatedJob, ...] = ()
     startup_policy: _Startup | None = None
+
+
+class _Group(Wire, frozen=True):
+    size: int = 1
+
+
+class _LeaderWorkerSet(Wire, frozen=True):
+    startup_policy: str = "LeaderCreated"
+    leader_worker_template: _Group = _Group()
 
 
 class _Replicas(Wire, frozen=True):
@@ -87,6 +122,9 @@ class _Kubeflow(Wire, frozen=True):
     launcher_creation_policy: str = ""
 
 
+LAUNCHER: Final = "launcher"
+
+
 def controller_of(sent: bytes | Mapping[str, Any]) -> Controller:
     """What it says; raises msgspec.ValidationError, and ValueError for a kind that is not known."""
     return read_as(CONTROLLERS, sent, "controller whose pods are understood")
@@ -94,7 +132,18 @@ def controller_of(sent: bytes | Mapping[str, Any]) -> Controller:
 
 def _controller(source: Source, meta: Meta, roles: tuple[tuple[str, int, int], ...]) -> Controller:
     created = meta.creation_timestamp or ""
-    return Controller(source, meta.namespace, meta.name, roles, queue_of(meta), label_priority(meta), created=created)
+    required, preferred = (names.label_or_annotation(meta, key) for key in (names.KAI_REQUIRED, names.KAI_PREFERRED))
+    return Controller(
+        source=source,
+        namespace=meta.namespace,
+        name=meta.name,
+        roles=roles,
+        queue=queue_of(meta),
+        priority_class=label_priority(meta),
+        required=required,
+        preferred=preferred,
+        created=created,
+    )
 
 
 def _job(meta: Meta, job: _Job) -> Controller:
@@ -113,9 +162,10 @@ def _kubeflow(meta: Meta, spec: _Kubeflow) -> Controller:
         | spec.mpi_replica_specs
     )
     counted = tuple((role.lower(), known.replicas, known.replicas) for role, known in sorted(roles.items()))
-    return _controller("kubeflow", meta, counted)._replace(
-        in_turn=spec.launcher_creation_policy == "WaitForWorkersReady"
-    )
+    others = tuple(role for role, _, _ in counted if role != LAUNCHER)
+    in_turn = spec.launcher_creation_policy == "WaitForWorkersReady" and 0 < len(others) < len(counted)
+    stages = (Stage(others), Stage((LAUNCHER,), f"{' and '.join(others)} is Ready")) if in_turn else ()
+    return _controller("kubeflow", meta, counted)._replace(stages=stages)
 
 
 def _pods(job: _Job) -> int:
@@ -124,10 +174,31 @@ def _pods(job: _Job) -> int:
 
 def _jobset(meta: Meta, spec: _JobSet) -> Controller:
     counts = [(job.name, job.replicas * _pods(job.template.spec)) for job in spec.replicated_jobs]
-    ordered = spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder"
-    in_turn = len(counts) > 1 and (ordered or any(job.depends_on for job in spec.replicated_jobs))
     roles = tuple((name, count, count) for name, count in sorted(counts))
-    return _controller("jobset", meta, roles)._replace(in_turn=in_turn)
+    return _controller("jobset", meta, roles)._replace(stages=_stages(spec))
+
+
+def _stages(spec: _JobSet) -> tuple[Stage, ...]:
+    """Its ReplicatedJobs by what is to be before they are made; what waits for the same is made together."""
+    jobs = spec.replicated_jobs
+    if spec.startup_policy is not None and spec.startup_policy.startup_policy_order == "InOrder":
+        after = ["", *(f"{job.name} is Ready" for job in jobs)]
+        return tuple(Stage((job.name,), after[number]) for number, job in enumerate(jobs)) if len(jobs) > 1 else ()
+    together: dict[str, list[str]] = {}
+    for job in jobs:
+        said = " and ".join(sorted(f"{one.name} is {one.status}" for one in job.depends_on))
+        together.setdefault(said, []).append(job.name)
+    found = tuple(Stage(tuple(sorted(made)), said) for said, made in together.items())
+    return found if len(found) > 1 else ()
+
+
+def _leader_worker_set(meta: Meta, spec: _LeaderWorkerSet) -> Controller:
+    """Of one of its groups: each is a gang."""
+    workers = spec.leader_worker_template.size - 1
+    roles = ((names.LEADER_ROLE, 1, 1), *(((names.WORKER_ROLE, workers, workers),) if workers > 0 else ()))
+    stages = (Stage((names.LEADER_ROLE,)), Stage((names.WORKER_ROLE,), "the leader is Ready"))
+    in_turn = spec.startup_policy == "LeaderReady" and workers > 0
+    return _controller("lws", meta, roles)._replace(stages=stages if in_turn else ())
 
 
 def _ray(meta: Meta, spec: _Ray) -> Controller:
@@ -152,6 +223,12 @@ def _of_kubeflow(name: str, plural: str, *versions: str) -> ObjectKind[_Kubeflow
 CONTROLLERS: Final[tuple[ObjectKind[Any, Controller], ...]] = (
     ObjectKind("Job", (Resource("batch/v1", "jobs"),), _Job, _job),
     ObjectKind("JobSet", (Resource("jobset.x-k8s.io/v1alpha2", "jobsets"),), _JobSet, _jobset),
+    ObjectKind(
+        "LeaderWorkerSet",
+        (Resource("leaderworkerset.x-k8s.io/v1", "leaderworkersets"),),
+        _LeaderWorkerSet,
+        _leader_worker_set,
+    ),
     ObjectKind(
         "RayCluster", (Resource("ray.io/v1", "rayclusters"), Resource("ray.io/v1alpha1", "rayclusters")), _Ray, _ray
     ),

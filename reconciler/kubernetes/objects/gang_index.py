@@ -35,6 +35,9 @@ class GangIndex:
         self._named: dict[GangKey, dict[PodKey, tuple[Membership, Pod]]] = {}
         self._groups: dict[At, Group] = {}
         self._controllers: dict[At, Controller] = {}
+        self._made_by: dict[GangKey, set[GangKey]] = {}
+        """The gangs that pods name, by the object that made them, where that has another name; `_makers_of` the other way round."""
+        self._makers_of: dict[GangKey, set[GangKey]] = {}
         self._found: dict[GangKey, tuple[GangKey, ...]] = {}
         self._tasks: dict[PodKey, PodTask] = {}
         self._changed: set[GangKey] = set()
@@ -53,6 +56,9 @@ class GangIndex:
         if after and self._whose.are_jobs(after):
             membership = membership_of(after)
             self._named.setdefault(membership.key, {})[after.key] = membership, after
+            if membership.maker != membership.key:
+                self._makers_of.setdefault(membership.key, set()).add(membership.maker)
+                self._made_by.setdefault(membership.maker, set()).add(membership.key)
             self._changed.add(membership.key)
         return any(pod is not None and self._whose.are_jobs(pod) for pod in (before, after))
 
@@ -70,7 +76,8 @@ class GangIndex:
         """An object that makes pods came, changed, or went."""
         for known in (before, after):
             if known:
-                self._changed.add(GangKey(known.namespace, known.source, known.name))
+                key = GangKey(known.namespace, known.source, known.name)
+                self._changed |= {key} | self._made_by.get(key, set())
         if before:
             self._controllers.pop(_at(before), None)
         if after:
@@ -107,6 +114,10 @@ class GangIndex:
         pods = self._named.get(named, {})
         if not pods:
             self._named.pop(named, None)
+            for maker in self._makers_of.pop(named, ()):
+                self._made_by[maker].discard(named)
+                if not self._made_by[maker]:
+                    del self._made_by[maker]
             return {}
         gangs = gang_pods(named, pods.values(), self._groups, self._controllers, self._task)
         found = {gang.key: replace(gang, queue_else=self._whose.queue, stamped=self._stamped) for gang in gangs}

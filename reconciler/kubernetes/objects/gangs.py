@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from reconciler.kubernetes.objects import names
-from reconciler.kubernetes.objects.controllers import Controller
+from reconciler.kubernetes.objects.controllers import Controller, Stage
 from reconciler.kubernetes.objects.membership import GangKey, Membership, order_of
 from reconciler.kubernetes.objects.podgroups import Group, Source
 from reconciler.kubernetes.objects.pods import PodTask, label_priority
 from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import save_remarks
+from reconciler.kubernetes.objects.task_groups import unfollowed
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.quantities import Instant
 
@@ -41,6 +42,7 @@ class LivePods:
     """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
 
     `least`: how many have to be there, those that are done among them; None: not known.
+    `comes_later`: of what else than its controller makes it a gang, what that controller makes in turn, and has not made yet.
     `queue_else`: its queue where none is named. `stamped`: what `priorityClassName` may say without anybody having named a class:
     the cluster's default (`globalDefault`), where the policy has no class of that name.
     """
@@ -52,6 +54,7 @@ class LivePods:
     group: Group | None = None
     controller: Controller | None = None
     disagrees: bool = False
+    comes_later: tuple[Stage, ...] = ()
     queue_else: str = ""
     stamped: frozenset[str] = frozenset()
 
@@ -66,27 +69,41 @@ class LivePods:
         return any(task.pod.holds for task in self.tasks)
 
     @property
+    def is_counted(self) -> bool:
+        """It can be said whose it is and what each of its pods on nodes holds, whatever is wrong with it otherwise."""
+        return bool(self.queue) and all(task.is_counted for task in self.tasks if task.pod.holds)
+
+    @cached_property
+    def _speaking(self) -> Sequence[PodTask]:
+        """Its pods, those on nodes first: what takes the place of one that is gone does not say whose those are that run."""
+        return sorted(self.tasks, key=lambda task: not task.pod.holds)
+
+    @property
     def queue(self) -> str:
         """Its queue: what pods say, else the PodGroup, else what made the pods."""
-        said = next((task.queue for task in self.tasks if task.queue), "")
+        said = next((task.queue for task in self._speaking if task.queue), "")
         objects = (self.group, self.controller)
         return said or next((known.queue for known in objects if known and known.queue), self.queue_else)
 
     @property
     def submitted_at(self) -> Instant:
-        """When its first pod was created; beside another scheduler, what makes them, since queues such as Kueue hold that back."""
+        """When its first pod was created; beside another scheduler, what makes them, since queues such as Kueue hold that back.
+
+        What comes in turn has the place in line of what came first: that may be there already, and wait for it.
+        """
         first = min(task.created for task in self.tasks)
         made = self.controller.created if self.controller else ""
         is_ours = any(task.pod.spec.scheduler_name == names.SCHEDULER for task in self.tasks)
-        return min(first, Instant.parse(made)) if made and not is_ours else first
+        comes_later = self.controller is not None and any(stage.after for stage in self.controller.stages[:1])
+        return min(first, Instant.parse(made)) if made and (comes_later or not is_ours) else first
 
     @property
     def priority_class(self) -> str:
         """Its priority class: what pods' labels say, else the PodGroup, else what made the pods, else the pods' own class."""
-        said = next((task.priority_class for task in self.tasks if task.priority_class), "")
+        said = next((task.priority_class for task in self._speaking if task.priority_class), "")
         objects = (self.group, self.controller)
         said = said or next((known.priority_class for known in objects if known and known.priority_class), "")
-        return said or next((name for task in self.tasks if (name := self._own_class(task))), "")
+        return said or next((name for task in self._speaking if (name := self._own_class(task))), "")
 
     @property
     def is_held_up(self) -> bool:
@@ -106,7 +123,7 @@ class LivePods:
         """What it still waits for: pods, or leave for them to be scheduled; None: nothing."""
         there = len(self.pods) + self.done
         if self.least is not None and there < self.least:
-            return Missing(there, self.least)
+            return Missing(there, self.least, "; ".join(map(self._in_turn, self.comes_later)))
         if self.least is None and self.key.source in OF_A_GROUP:
             return Missing(there, None, f"waiting for its PodGroup {self.key.name}, which is not there yet")
         if self._gates:
@@ -115,6 +132,10 @@ class LivePods:
             more = f"; and {len(awaited) - AWAITED_MAX} more" if len(awaited) > AWAITED_MAX else ""
             return Missing(there, None, "; ".join(awaited[:AWAITED_MAX]) + more)
         return None
+
+    def _in_turn(self, later: Stage) -> str:
+        said = f"pods of {' and '.join(later.roles)} are made once {later.after}"
+        return f"{said}, so {self.key.source} {self.key.name} must not count them in"
 
     def refusals(self) -> Iterator[Refusal]:
         """What can't be kept whatever the nodes are."""
@@ -128,17 +149,17 @@ class LivePods:
             yield Refusal("gang-size-unknown", message, f"Write the annotation {names.GANG_SIZE} on its pods.")
         if self.disagrees:
             yield Refusal("gang-size-differs", "its pods name different sizes of it", f"Write one {names.GANG_SIZE}.")
-        if self.controller and self.controller.in_turn:
-            message = f"{self.key.name} makes some of its pods only once others run, so they can't start together"
-            fix = f"Start them in any order, or write the annotations {names.GANG} and {names.GANG_SIZE} on each part."
-            yield Refusal("starts-in-turn", message, fix)
         if not self.queue:
             yield Refusal("no-queue", "names no queue", f"Write the label {names.QUEUE} or {names.KUEUE_QUEUE}.")
+        yield from (said for said in self._task_groups() if isinstance(said, Refusal))
         yield from self._differences()
 
     def remarks(self) -> Iterator[Remark]:
         """What is not followed whatever the nodes are."""
         yield from self.group.remarks if self.group else ()
+        if self.controller and self.controller.stages:
+            yield from self._stage_remarks(self.controller)
+        yield from (said for said in self._task_groups() if isinstance(said, Remark))
         if any(task.pod.spec.preemption_policy == "Never" for task in self.tasks):
             message = "preemptionPolicy: Never: whether others leave for it is policy, in Git"
             yield Remark("preemption-policy", message)
@@ -152,6 +173,21 @@ class LivePods:
                 "volumes",
                 "where its volumes can be mounted is not looked at: if not everywhere, say so by nodeAffinity",
             )
+
+    def _stage_remarks(self, controller: Controller) -> Iterator[Remark]:
+        for later in controller.stages[1:]:
+            roles = " and ".join(later.roles)
+            message = f"pods of {roles} are made once {later.after}: nothing is kept free for them until then"
+            yield Remark("starts-in-turn", message)
+        said = {names.label_or_annotation(task.pod.metadata, names.KAI_REQUIRED) for task in self.tasks}
+        if whole := sorted({*said, controller.required} - {""}):
+            message = f"each of its stages is in one domain of {', '.join(whole)}, which need not be that of the others"
+            yield Remark("starts-in-turn", message)
+
+    def _task_groups(self) -> Iterator[Refusal | Remark]:
+        """Where people say themselves what the gang is, they say how it starts, too."""
+        if self.key.source not in ("gang", "yunikorn"):
+            yield from unfollowed(task.pod.metadata for task in self.tasks)
 
     def _differences(self) -> Iterator[Refusal]:
         queues = {task.queue for task in self.tasks if task.queue}
@@ -169,14 +205,19 @@ class LivePods:
 
 def gang_pods(
     named: GangKey,
-    pods: Iterable[tuple[Membership, Pod]],
+    pods: Collection[tuple[Membership, Pod]],
     groups: Groups,
     controllers: Controllers,
     task_of: Callable[[Pod], PodTask],
 ) -> tuple[LivePods, ...]:
-    """The pods that name one gang: as that gang, or each as its own, sorted by name. `task_of` reads a pod as a task."""
-    at = (named.source, named.namespace, named.name)
-    group, controller = groups.get(at), controllers.get(at)
+    """The pods that name one gang, at least one: as that gang, as one for each stage in which they are made, or each as its own.
+
+    Sorted by name. `task_of` reads a pod as a task.
+    """
+    maker = min(found.maker for found, _ in pods)
+    group = groups.get((named.source, named.namespace, named.name))
+    made_by = controllers.get((maker.source, maker.namespace, maker.name))
+    controller = made_by if maker.source == named.source else None
     members: dict[GangKey, list[tuple[Membership, PodTask]]] = defaultdict(list)
     done: dict[GangKey, int] = defaultdict(int)
     for membership, pod in pods:
@@ -185,19 +226,43 @@ def gang_pods(
             done[found.key] += 1
         elif not pod.is_over and (pod.spec.node_name or not pod.metadata.deletion_timestamp):
             members[found.key].append((found, task_of(pod)))
-    return tuple(_gang(key, members[key], done[key], group, controller) for key in sorted(members))
+    gangs = (_gang(key, members[key], done[key], group, controller) for key in sorted(members))
+    if made_by is None or controller is not None or not made_by.stages:
+        return tuple(gangs)
+    there = {found.made_as for found, _ in pods}
+    later = tuple(stage for stage in made_by.stages if stage.after and there.isdisjoint(stage.roles))
+    return tuple(replace(gang, comes_later=later) for gang in gangs)
 
 
 def _settled(found: Membership, pod: Pod, group: Group | None, controller: Controller | None) -> Membership:
-    """A pod whose group or controller asks for no gang is a gang of its own."""
+    """A pod whose group or controller asks for no gang is a gang of its own; what a controller makes in turn is one each time."""
+    if controller and controller.stages:
+        return _of_stage(found, pod, controller)
     key = found.key
     if found.size is not None:
         return found
     is_basic = group is not None and group.least is None
     is_loose = controller.alone if controller else names.JOB_INDEX not in pod.metadata.labels
     if is_basic or (key.source == "job" and is_loose):
-        return Membership(GangKey(key.namespace, "pod", pod.metadata.name), found.role, 1)
+        return found._replace(key=GangKey(key.namespace, "pod", pod.metadata.name), size=1)
     return found
+
+
+def _of_stage(found: Membership, pod: Pod, controller: Controller) -> Membership:
+    """Those that are made together are one gang, which does not wait for what is made later.
+
+    A size that people write may say that fewer do, but not more: more pods of the stage don't come.
+    """
+    number = controller.stage_of(found.made_as)
+    if number is None:
+        return found
+    roles = controller.stages[number].roles
+    key = found.key._replace(name=f"{found.key.name}:{'+'.join(roles)}")
+    there = sum(count for role, count, _ in controller.roles if role in roles)
+    if key.source == "lws" and found.size and not names.label_or_annotation(pod.metadata, names.GANG_SIZE):
+        there = 1 if found.made_as == names.LEADER_ROLE else found.size - 1
+        return found._replace(key=key, size=there)
+    return found._replace(key=key, size=min(found.size, there) if found.size else None)
 
 
 def _gang(
@@ -207,6 +272,9 @@ def _gang(
     group: Group | None,
     controller: Controller | None,
 ) -> LivePods:
+    if controller and controller.stages:
+        number = controller.stage_of(next(found.made_as for found, _ in members))
+        controller = None if number is None else controller.of_stage(number)
     sizes = {found.size for found, _ in members} - {None}
     least = max((size for size in sizes if size), default=None)
     if least is None and group is not None:

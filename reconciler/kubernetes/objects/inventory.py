@@ -182,7 +182,7 @@ def _asked_by(gang: LivePods | None) -> Collection[str]:
 
 
 def _tasks_on_nodes(gang: LivePods | None) -> Iterable[tuple[NodeName, PodTask]]:
-    """Those of a gang that is not refused: pods of one that is are use of their nodes, as any other's."""
-    if gang is None or not gang.holds or any(gang.refusals()):
+    """Those of a gang of which it can be said what it holds, and for whom: any other's are use of their nodes, as others' pods."""
+    if gang is None or not (gang.holds and gang.is_counted):
         return ()
     return ((NodeName(task.pod.spec.node_name), task) for task in gang.tasks if task.pod.holds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from reconciler.kubernetes.objects.constraints import Places, as_types
 from reconciler.kubernetes.objects.device_assignment import Held, share_of, slot_of
 from reconciler.kubernetes.objects.gangs import InRole, LivePods
 from reconciler.kubernetes.objects.limits import began_at, limit_of
-from reconciler.kubernetes.objects.pod_affinity import AffinityRules, Company, as_level
+from reconciler.kubernetes.objects.pod_affinity import SLICE_KEYS, AffinityRules, Company, as_level
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import checkpoint_of, saved_at
@@ -51,7 +51,8 @@ class MemberPod(NamedTuple):
 class PodGang(NamedTuple):
     """A gang and what is to be said of it. `job` None: a round can't be asked about it, for what is `missing` or `refusals`.
 
-    One that holds nodes has its job whatever is said of where its pods may be: it is there, and gets no node more.
+    One that holds nodes has its job whatever it is refused for: it is there, and gets no node more; but for one of which it can't
+    be said what it holds, or for whom.
     `node_sets`: those that its job's groups name.
     """
 
@@ -87,11 +88,11 @@ def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
         tuple(gang.refusals()),
     )
     said = PodGang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
-    if refusals or (missing and not bound):
+    if (refusals or missing) and not (bound and gang.is_counted):
         return said
     groups, apart, node_sets = _groups(gang, parts, places)
     topology, against, notes = _topology(gang, apart, places)
-    refusals = tuple(dict.fromkeys((*against, *(one for found in apart for one in found.refusals))))
+    refusals = tuple(dict.fromkeys((*refusals, *against, *(one for found in apart for one in found.refusals))))
     notes = (*said.remarks, *notes, *(one for found in apart for one in found.remarks), *_least_remark(gang, parts))
     said = said._replace(refusals=refusals, remarks=tuple(dict.fromkeys(notes)))
     if refusals and not bound:
@@ -107,7 +108,7 @@ def _missing(gang: LivePods, places: Places) -> Missing | None:
     missing = gang.missing()
     if missing is None or missing.of is None or not gang.tasks:
         return missing
-    return missing._replace(reason=places.quota_against(gang.tasks[-1].pod))
+    return missing._replace(reason=missing.reason or places.quota_against(gang.tasks[-1].pod))
 
 
 def is_elastic(job: Job) -> bool:
@@ -121,21 +122,34 @@ def _closed(groups: Iterable[TaskGroup], nowhere: NodeSet) -> tuple[tuple[TaskGr
 
 
 def parts_of(pods: Iterable[InRole]) -> tuple[Part, ...]:
-    """Tasks by role, and within one by what they ask: unlike ones can't be in one group. Groups are named after roles."""
+    """Tasks by role, and within one by what they ask: unlike ones can't be in one group. Groups are named after roles.
+
+    To which nodes its claims limit a pod is asked as long as it has none. Those that have one are with the first of the others.
+    """
     alike: dict[tuple[str, bytes], list[PodTask]] = {}
     for one in pods:
         alike.setdefault((one.role, _signature(one.task)), []).append(one.task)
     parts: list[Part] = []
     for role, signature in sorted(alike):
-        number = sum(part.role == role for part in parts)
-        parts.append(Part(f"{role}-{number + 1}" if number else role, tuple(alike[role, signature]), role))
+        for tasks in _by_limits(alike[role, signature]):
+            number = sum(part.role == role for part in parts)
+            parts.append(Part(f"{role}-{number + 1}" if number else role, tasks, role))
     return tuple(parts)
+
+
+def _by_limits(tasks: Sequence[PodTask]) -> Iterator[tuple[PodTask, ...]]:
+    limits = sorted({task.pod.spec.limits for task in tasks if not task.pod.holds}, key=msgspec.json.encode)
+    if len(limits) < 2:
+        yield tuple(tasks)
+        return
+    for number, limit in enumerate(limits):
+        yield tuple(task for task in tasks if (number == 0 if task.pod.holds else task.pod.spec.limits == limit))
 
 
 def _signature(task: PodTask) -> bytes:
     spec = task.pod.spec
-    wishes = [spec.node_selector, spec.affinity, spec.limits, spec.tolerations, spec.topology_spread_constraints]
-    slices = [names.label_or_annotation(task.pod.metadata, key) for key in (names.KUEUE_SLICE, names.KUEUE_SLICE_SIZE)]
+    wishes = [spec.node_selector, spec.affinity, spec.tolerations, spec.topology_spread_constraints]
+    slices = [names.label_or_annotation(task.pod.metadata, key) for key in SLICE_KEYS]
     return _asked(task.shape) + msgspec.json.encode([wishes, slices])
 
 
@@ -153,7 +167,8 @@ def _groups(
     everybody = [task.pod for task in gang.tasks]
     least = {part.name: fewest_of(gang, parts, part) for part in parts}
     for part in parts:
-        first = part.tasks[0]
+        # What a node has left counts for those alone that are to get there.
+        first = next((task for task in part.tasks if not task.pod.holds), part.tasks[0])
         plain = places.plain(first)
         alike, fewest = [task.pod for task in part.tasks], least[part.name]
         company = Company(places, everybody, alike, sum(least.values()), fewest)
@@ -183,15 +198,32 @@ def _groups(
 
 
 def fewest_of(gang: LivePods, parts: Sequence[Part], part: Part) -> int:
-    """How few tasks of a part do: what the PodGroup or the controller says of its role, or of the gang if this is all of it."""
-    replicas = len(part.tasks)
-    if len(parts) == 1:
-        return min(replicas, max(1, (gang.least or replicas) - gang.done))
-    said = {role.lower(): fewest for role, fewest in gang.group.least_of} if gang.group else {}
+    """How few tasks of a part do: what the PodGroup or the controller says of its role, or of the gang if this is all of it.
+
+    Of a role with several parts all tasks are needed, until as many run as it takes: what joins these is of its own.
+    """
+    replicas, fewest = len(part.tasks), _fewest_of_role(gang, parts, part.role)
+    if fewest is None:
+        return replicas
+    alike = [other for other in parts if other.role == part.role]
+    if len(alike) == 1:
+        return min(replicas, fewest)
+    before = [sum(task.pod.holds for task in other.tasks) for other in alike]
+    if sum(before) < fewest:
+        return replicas
+    at = alike.index(part)
+    return min(before[at], max(0, fewest - sum(before[:at])))
+
+
+def _fewest_of_role(gang: LivePods, parts: Sequence[Part], role: str) -> int | None:
+    """None: nothing says it."""
+    if all(part.role == role for part in parts):
+        pods = sum(len(part.tasks) for part in parts)
+        return max(1, (gang.least or pods) - gang.done)
+    said = {name.lower(): fewest for name, fewest in gang.group.least_of} if gang.group else {}
     if gang.controller and not said:
-        said = {role.lower(): fewest for role, _, fewest in gang.controller.roles}
-    alone = sum(other.role == part.role for other in parts) == 1
-    return min(replicas, said[part.role]) if alone and part.role in said else replicas
+        said = {name.lower(): fewest for name, _, fewest in gang.controller.roles}
+    return said.get(role)
 
 
 def _least_remark(gang: LivePods, parts: Sequence[Part]) -> tuple[Remark, ...]:
@@ -213,13 +245,13 @@ def _topology(
     refusals: list[Refusal] = []
     remarks: list[Remark] = []
     required_by = (names.KUEUE_REQUIRED,) if len(apart) == 1 else ()  # of several roles each asks for itself
-    for key in _keys(gang, gang.group.required if gang.group else (), *required_by, names.KAI_REQUIRED):
+    for key in _keys(gang, _required_by_objects(gang), *required_by, names.KAI_REQUIRED):
         level = as_level(places.level(key))
         required |= {level} if level else set()
         if level is None:
             fix = "Require a label of islands, racks or blocks that all nodes agree on, or prefer it."
             refusals.append(Refusal("not-a-level", f"requires one domain of {key}, which is no level here", fix))
-    for key in _keys(gang, gang.group.preferred if gang.group else (), names.KUEUE_PREFERRED, names.KAI_PREFERRED):
+    for key in _keys(gang, _preferred_by_objects(gang), names.KUEUE_PREFERRED, names.KAI_PREFERRED):
         level = as_level(places.level(key))
         preferred |= {level} if level else set()
         if level is None:
@@ -234,6 +266,15 @@ def _topology(
         placement="spread" if any(found.spreads_out for found in apart) else None,
     )
     return request, tuple(refusals), tuple(remarks)
+
+
+def _required_by_objects(gang: LivePods) -> tuple[str, ...]:
+    """By its PodGroup and what made its pods."""
+    return (*(gang.group.required if gang.group else ()), gang.controller.required if gang.controller else "")
+
+
+def _preferred_by_objects(gang: LivePods) -> tuple[str, ...]:
+    return (*(gang.group.preferred if gang.group else ()), gang.controller.preferred if gang.controller else "")
 
 
 def _keys(gang: LivePods, of_group: Iterable[str], *annotations: str) -> list[str]:

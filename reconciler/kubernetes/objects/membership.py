@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.podgroups import Source
+from reconciler.kubernetes.objects.task_groups import one_group
 from reconciler.kubernetes.objects.wire import Meta, Pod
 from solver.model.workload import JobName
 
@@ -38,11 +39,17 @@ class GangKey(NamedTuple):
 
 
 class Membership(NamedTuple):
-    """A pod's gang and role; `size`: how many pods the gang has, as far as the pod says it."""
+    """A pod's gang and role; `size`: how many pods the gang has, as far as the pod says it.
+
+    `maker`: the object that made it, where that is of a kind that may make pods in turn, else the gang. `made_as`: what the pod is
+    to that, whatever people call its role.
+    """
 
     key: GangKey
     role: str
     size: int | None
+    maker: GangKey
+    made_as: str = ""
 
 
 def membership_of(pod: Pod) -> Membership:
@@ -50,7 +57,9 @@ def membership_of(pod: Pod) -> Membership:
     meta = pod.metadata
     source, name, size = next((found for finder in _FINDERS if (found := finder(pod))), ("pod", meta.name, 1))
     said = _count(names.label_or_annotation(meta, names.GANG_SIZE))
-    return Membership(GangKey(meta.namespace, source, name), role_of(meta), said or size)
+    key = GangKey(meta.namespace, source, name)
+    maker = _maker(key, meta)
+    return Membership(key, role_of(meta), said or size, maker, _made_as(maker.source, meta))
 
 
 def role_of(meta: Meta) -> str:
@@ -61,12 +70,31 @@ def role_of(meta: Meta) -> str:
         names.VOLCANO_TASK,
         names.KAI_SUBGROUP,
         names.KUBEFLOW_ROLE,
+        names.KUBEFLOW_JOB_ROLE,
         names.RAY_GROUP,
         names.JOBSET_ROLE,
     )
     if not said and meta.labels.get(names.LWS_WORKER) == "0":
-        return "leader"
-    return said.lower() or "worker"
+        return names.LEADER_ROLE
+    return said.lower() or names.WORKER_ROLE
+
+
+def _maker(key: GangKey, meta: Meta) -> GangKey:
+    if _MAKER_LABELS.isdisjoint(meta.labels):
+        return key
+    made = (GangKey(key.namespace, source, name) for source, label in _MAKERS if (name := meta.labels.get(label)))
+    return next(made, key)
+
+
+def _made_as(source: Source, meta: Meta) -> str:
+    labels = meta.labels
+    if source == "jobset":
+        return labels.get(names.JOBSET_ROLE, "")
+    if source == "kubeflow":
+        return (labels.get(names.KUBEFLOW_ROLE) or labels.get(names.KUBEFLOW_JOB_ROLE, "")).lower()
+    if source == "lws":
+        return names.LEADER_ROLE if labels.get(names.LWS_WORKER) == "0" else names.WORKER_ROLE
+    return ""
 
 
 def order_of(meta: Meta) -> Order:
@@ -77,6 +105,12 @@ def order_of(meta: Meta) -> Order:
     return (*numbers, tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts), meta.name)
 
 
+_MAKERS: Final[tuple[tuple[Source, str], ...]] = (
+    ("lws", names.LWS_NAME),
+    ("jobset", names.JOBSET_NAME),
+    ("kubeflow", names.KUBEFLOW_NAME),
+)
+_MAKER_LABELS: Final = frozenset(label for _, label in _MAKERS)
 Found = tuple[Source, str, int | None]
 
 
@@ -116,6 +150,11 @@ def _of_kueue(pod: Pod) -> Found | None:
     return ("kueue", name, _count(pod.metadata.annotations.get(names.KUEUE_TOTAL, ""))) if name else None
 
 
+def _of_yunikorn(pod: Pod) -> Found | None:
+    found = one_group(pod.metadata)
+    return ("yunikorn", found.application, found.members) if found else None
+
+
 def _of_lws(pod: Pod) -> Found | None:
     labels = pod.metadata.labels
     name, group = labels.get(names.LWS_NAME), labels.get(names.LWS_GROUP)
@@ -141,6 +180,7 @@ _FINDERS: tuple[Callable[[Pod], Found | None], ...] = (
     _of_coscheduling,
     _of_lightweight,
     _of_kueue,
+    _of_yunikorn,
     _of_lws,
     _by_label("jobset", names.JOBSET_NAME),
     _by_label("kubeflow", names.KUBEFLOW_NAME),

@@ -90,12 +90,22 @@ KAI_MEMORY: Final = "gpu-memory"
 KAI_DEVICES: Final = "gpu-fraction-num-devices"
 KAI_REQUIRED: Final = "kai.scheduler/topology-required-placement"
 KAI_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
+KAI_SEGMENT: Final = "kai.scheduler/segment-topology-required-placement"
+KAI_SEGMENT_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"
+KAI_SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
 
 # Volcano: volcano.sh/apis, pkg/apis/scheduling/v1beta1/labels.go, pkg/apis/batch/v1alpha1/labels.go.
 VOLCANO_GROUP: Final = ("scheduling.volcano.sh/group-name", "scheduling.k8s.io/group-name")
 VOLCANO_QUEUE: Final = "scheduling.volcano.sh/queue-name"
 VOLCANO_JOB_QUEUE: Final = "volcano.sh/queue-name"
 VOLCANO_TASK: Final = "volcano.sh/task-spec"
+
+# YuniKorn: yunikorn.apache.org/docs, "Labels and Annotations in YuniKorn" and "Gang Scheduling". Of the names of an application the
+# first counts.
+YUNIKORN_APP: Final = ("yunikorn.apache.org/app-id", "applicationId", "spark-app-selector")
+YUNIKORN_GROUPS: Final = "yunikorn.apache.org/task-groups"
+YUNIKORN_GROUP: Final = "yunikorn.apache.org/task-group-name"
+YUNIKORN_PARAMETERS: Final = "yunikorn.apache.org/schedulingPolicyParameters"
 
 # Coscheduling (kubernetes-sigs/scheduler-plugins, pkg/coscheduling/README.md), its present label and the older, lightweight two.
 COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io/pod-group"
@@ -114,6 +124,8 @@ JOBSET_ROLE: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 JOBSET_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 KUBEFLOW_NAME: Final = "training.kubeflow.org/job-name"
 KUBEFLOW_ROLE: Final = "training.kubeflow.org/replica-type"
+KUBEFLOW_JOB_ROLE: Final = "training.kubeflow.org/job-role"
+"""Of the mpi-operator: `launcher` or `worker`. The training operator writes `master` alone, beside the replica type of each pod."""
 KUBEFLOW_INDEX: Final = "training.kubeflow.org/replica-index"
 RAY_CLUSTER: Final = "ray.io/cluster"
 RAY_GROUP: Final = "ray.io/group"
@@ -128,6 +140,10 @@ EXCLUSIVE: Final = (
 """Their controllers hold back most pods until one of them has a node."""
 
 HOSTNAME: Final = "kubernetes.io/hostname"
+
+LEADER_ROLE: Final = "leader"
+WORKER_ROLE: Final = "worker"
+"""Roles of pods: the first of a LeaderWorkerSet's group, and those of which nothing else is said."""
 
 
 def label_or_annotation(meta: Meta, *keys: str) -> str:

@@ -20,11 +20,19 @@ from reconciler.kubernetes.objects.constraints import Names, Places
 from reconciler.kubernetes.objects.neighbours import keeps_away, means
 from reconciler.kubernetes.objects.remarks import KEPT_AWAY, Refusal, Remark
 from reconciler.kubernetes.objects.wire import Pod, PodTerm, TopologySpread
-from solver.model.cluster import Level, NodeName, SpreadLevel
+from solver.model.cluster import LEVELS, Level, NodeName, SpreadLevel
 from solver.model.workload import Bundle, Spread
 
 SIZE_DIGITS_MAX = 5
 """Of a slice, as of the bundles of jobs in documents. What people write may have more digits than are made a number at all."""
+SLICE_KEYS = (
+    names.KUEUE_SLICE,
+    names.KUEUE_SLICE_SIZE,
+    names.KAI_SEGMENT,
+    names.KAI_SEGMENT_PREFERRED,
+    names.KAI_SEGMENT_SIZE,
+)
+"""What pods say of slices of their gang."""
 NAMED_MAX = 3
 """Pods, of those that leave no node, of which it is said which they are."""
 _LOOSEN = "Prefer it instead of requiring it."
@@ -189,32 +197,45 @@ class Company:
 
     def one_domain(self, found: AffinityRules, *, is_whole_role: bool) -> Level | None:
         """The level in one domain of which Kueue wants the pods of a role; None: none. It asks that role by role."""
-        key = names.label_or_annotation(self.group[0].metadata, names.KUEUE_REQUIRED)
-        level = as_level(self.places.level(key)) if key else None
-        if key and level is None:
+        said = sorted({names.label_or_annotation(pod.metadata, names.KUEUE_REQUIRED) for pod in self.group} - {""})
+        levels = {key: as_level(self.places.level(key)) for key in said}
+        unknown = [key for key, level in levels.items() if level is None]
+        for key in unknown:
             fix = "Require a label of islands, racks or blocks that all nodes agree on, or prefer it."
             found.refuse("not-a-level", f"requires one domain of {key}, which is no level here", fix)
-        elif key and not (is_whole_role and found.bundle is None):
+        if said and not unknown and not (is_whole_role and found.bundle is None):
             message = "requires one domain for a role whose pods are not alike, or that has slices beside other roles"
             found.refuse(
                 "role-topology", message, "Give unlike pods roles of their own, and slices to gangs of one role."
             )
-        return level
+        return next((level for level in LEVELS if level in levels.values()), None)
 
     def _slices(self, found: AffinityRules) -> None:
-        """So many consecutive pods each in one domain, as Kueue calls slices."""
-        key = names.label_or_annotation(self.group[0].metadata, names.KUEUE_SLICE)
-        if not key:
-            return
-        size, level = names.label_or_annotation(self.group[0].metadata, names.KUEUE_SLICE_SIZE), self.places.level(key)
-        within = as_level(level)
-        if within is None or not size.isdecimal() or len(size) > SIZE_DIGITS_MAX or int(size) < 1:
-            message = f"requires slices of {size or 'no'} pods in one domain of {key}, which can't be said here"
-            found.refuse(
-                "slices", message, f"Name a size and a label of islands, racks or blocks in {names.KUEUE_SLICE}."
+        """So many consecutive pods each in one domain: slices, as Kueue calls them, or segments, as KAI does."""
+        meta = self.group[0].metadata
+        if soft := names.label_or_annotation(meta, names.KAI_SEGMENT_PREFERRED):
+            found.remarks.append(
+                Remark("segments", f"the wish for segments each in one domain of {soft} is not followed")
             )
-            return
-        found.bundle = Bundle(int(size), within)
+        for written, size_key in (
+            (names.KUEUE_SLICE, names.KUEUE_SLICE_SIZE),
+            (names.KAI_SEGMENT, names.KAI_SEGMENT_SIZE),
+        ):
+            key, size = names.label_or_annotation(meta, written), names.label_or_annotation(meta, size_key)
+            if not key:
+                continue
+            within = as_level(self.places.level(key))
+            if within is None or not size.isdecimal() or len(size) > SIZE_DIGITS_MAX or int(size) < 1:
+                message = f"requires slices of {size or 'no'} pods in one domain of {key}, which can't be said here"
+                found.refuse("slices", message, f"Name a size and a label of islands, racks or blocks in {written}.")
+                return
+            if written == names.KAI_SEGMENT and names.LWS_NAME in meta.labels:
+                message = "requires segments of a LeaderWorkerSet, whose leader counts to the first of them"
+                found.refuse(
+                    "slices", message, f"Write the annotation {names.KAI_REQUIRED} for the whole group instead."
+                )
+                return
+            found.bundle = Bundle(int(size), within)
 
     def _wishes(self, found: AffinityRules) -> None:
         affinity = self.group[0].spec.affinity

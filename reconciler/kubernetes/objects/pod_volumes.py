@@ -133,6 +133,11 @@ class PodVolumes:
         keys = [key for key in _claims_of(pod) if self._standing(pod, key).is_unbound]
         return tuple(self._claims[key] for key in keys)
 
+    def are_bound(self, pod: Pod) -> bool:
+        """Whether all its claims have volumes, as far as that is followed."""
+        standings = (self._standing(pod, key) for key in _claims_of(pod)) if self._follows else ()
+        return not any(one.is_unbound or one.awaited or one.refusal for one in standings)
+
     def _waiting(self) -> list[Key]:
         """Pods without a node: for those that have one it does not matter where volumes can be made."""
         return [key for key, pod in self._pods.items() if not pod.holds]

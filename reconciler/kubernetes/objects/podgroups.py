@@ -17,7 +17,19 @@ from reconciler.kubernetes.objects.resource import Resource
 from reconciler.kubernetes.objects.wire import Meta, Wire
 
 Source = Literal[
-    "gang", "podgroup", "volcano", "kai", "coscheduling", "kueue", "lws", "jobset", "kubeflow", "ray", "job", "pod"
+    "gang",
+    "podgroup",
+    "volcano",
+    "kai",
+    "coscheduling",
+    "kueue",
+    "yunikorn",
+    "lws",
+    "jobset",
+    "kubeflow",
+    "ray",
+    "job",
+    "pod",
 ]
 """What made pods a gang: the second word of its name."""
 

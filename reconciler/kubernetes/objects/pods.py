@@ -25,6 +25,7 @@ class PodTask(NamedTuple):
     """A pod that is Quorate's. `queue`, `priority_class`: "" where the pod itself says none.
 
     `devices`: those that a binding gave it, `share` and `sharing` how it has its only one; `attempt` that of its gang's start.
+    `is_counted`: what it asks for can be read, so that it can be said what it holds.
     """
 
     pod: Pod
@@ -37,6 +38,7 @@ class PodTask(NamedTuple):
     share: MilliGpu | None
     sharing: str
     refusals: tuple[Refusal, ...]
+    is_counted: bool
 
     @property
     def created(self) -> Instant:
@@ -62,6 +64,7 @@ def task_of(pod: Pod) -> PodTask:
         share=_milli(share),
         sharing=meta.annotations.get(names.SHARING, ""),
         refusals=(*refusals, *_refusals(pod)),
+        is_counted=not (refusals or pod.spec.unmet_claims or pod.spec.resource_claims),
     )
 
 

@@ -16,6 +16,7 @@ from reconciler.kubernetes.objects.crowd import Crowd, Question
 from reconciler.kubernetes.objects.dependency_index import DependencyIndex
 from reconciler.kubernetes.objects.disruption import KubePriorityClass
 from reconciler.kubernetes.objects.gang_index import GangIndex
+from reconciler.kubernetes.objects.held_back import HeldBackObject, VolcanoJob
 from reconciler.kubernetes.objects.inventory import KubeNodeIndex
 from reconciler.kubernetes.objects.jobs import PodGang, gang_of
 from reconciler.kubernetes.objects.membership import GangKey
@@ -64,6 +65,7 @@ class ClusterModel:
         """Priority classes that the policy has."""
         self._defaults: frozenset[str] = frozenset()
         """Those that the API server gives to pods that name none."""
+        self._held_back: dict[tuple[str, str], HeldBackObject] = {}
         self._last: KubernetesCluster | None = None
         self._is_grown = False
         """There are gangs that stand at the end, and not yet in their place."""
@@ -121,6 +123,18 @@ class ClusterModel:
         self._gathering.controller(before, after)
         return before != after
 
+    def volcano_job(self, before: VolcanoJob | None, after: VolcanoJob | None) -> bool:
+        """A vcjob; whether it makes a difference: it does to what is said of it, and to no round."""
+        was, now = (known.held_back if known else None for known in (before, after))
+        for known in (was, now):
+            if known:
+                self._held_back.pop((known.namespace, known.name), None)
+        if now:
+            self._held_back[now.namespace, now.name] = now
+        if was != now:
+            self._last = None
+        return was != now
+
     def cluster(self) -> KubernetesCluster:
         """What they all mean now; the same object as long as that does not change."""
         for key in self._renewed():
@@ -138,6 +152,7 @@ class ClusterModel:
                 gangs=tuple(self._gangs.values()),
                 remarks=tuple((name, remark) for name in sorted(self._remarks) for remark in self._remarks[name]),
                 node_sets=tuple(self._sets[name] for name in sorted(self._sets)),
+                held_back=tuple(self._held_back[key] for key in sorted(self._held_back)),
                 kept=self._index.copy(),
             )
         return self._last

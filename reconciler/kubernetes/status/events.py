@@ -97,7 +97,7 @@ def _event(series: Series, namespace: str, instance: str) -> dict[str, Any]:
 
 def _reference(to: Regarding) -> dict[str, str]:
     namespace = {"namespace": to.namespace} if to.namespace else {}
-    return {"apiVersion": "v1", "kind": to.kind, "name": to.name, "uid": to.uid, **namespace}
+    return {"apiVersion": to.api_version, "kind": to.kind, "name": to.name, "uid": to.uid, **namespace}
 
 
 def _micro(at: Instant) -> str:

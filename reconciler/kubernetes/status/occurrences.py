@@ -10,6 +10,7 @@ from reconciler.kubernetes.binder.journal import PodBinding
 from reconciler.kubernetes.binder.partial_starts import ReleasePods
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.jobs import MemberPod, PodGang
+from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.status.conditions import INADMISSIBLE, REFUSED, PodConditionUpdate
 from reconciler.model.causes import geometry_of, names_of, nodes_of, why_evicted
 from solver.model.cluster import NodeName
@@ -23,12 +24,13 @@ NODE_REFUSED: Final = "NodeRefused"
 
 
 class Regarding(NamedTuple):
-    """A pod or a node (which has no namespace, and is known to Events by its name)."""
+    """A pod, a node (which has no namespace, and is known to Events by its name), or what is to make pods."""
 
     kind: str
     namespace: str
     name: str
     uid: str
+    api_version: str = "v1"
 
 
 class Occurrence(NamedTuple):
@@ -102,11 +104,11 @@ def of_bindings(bound: Iterable[PodBinding]) -> Iterator[Occurrence]:
         yield scheduled_occurrence(Regarding("Pod", one.namespace, one.name, one.uid), one.node, one.devices)
 
 
-def of_remarks(gang: PodGang) -> Iterator[Occurrence]:
-    """A gang has been bound, and what it wishes is not followed, or only in part."""
-    if gang.remarks:
-        note = f"not followed: {'; '.join(map(str, gang.remarks))}"
-        yield Occurrence(the_pod(gang.members[0]), "NotFollowed", "Binding", note)
+def of_remarks(first: PodBinding, remarks: Iterable[Remark]) -> Iterator[Occurrence]:
+    """Pods have been bound, and what they wish is not followed, or only in part. `first`: of these pods."""
+    if said := "; ".join(map(str, remarks)):
+        pod = Regarding("Pod", first.namespace, first.name, first.uid)
+        yield Occurrence(pod, "NotFollowed", "Binding", f"not followed: {said}")
 
 
 def scheduled_occurrence(pod: Regarding, node: NodeName, devices: Iterable[str]) -> Occurrence:
@@ -151,7 +153,10 @@ def of_releases(releases: Iterable[ReleasePods]) -> Iterator[Occurrence]:
 
 
 def standing_occurrences(told: Iterable[PodConditionUpdate], cluster: KubernetesCluster) -> Iterator[Occurrence]:
-    """What is so as long as nothing changes: why gangs wait (at the first of their pods that do), and what is left out of nodes."""
+    """What is so as long as nothing changes: why gangs wait (at the first of their pods that do), and what is left out of nodes.
+
+    Of what has no pods yet it is told why.
+    """
     first: dict[JobName, PodConditionUpdate] = {}
     for one in told:
         first.setdefault(one.job, one)
@@ -159,6 +164,9 @@ def standing_occurrences(told: Iterable[PodConditionUpdate], cluster: Kubernetes
         bad = one.said.reason in (REFUSED, INADMISSIBLE)
         pod = Regarding("Pod", one.namespace, one.name, one.uid)
         yield Occurrence(pod, one.said.reason if bad else WAITING, "Scheduling", one.said.message, warning=bad)
+    for held in cluster.held_back:
+        maker = Regarding(held.kind, held.namespace, held.name, held.uid, held.api_version)
+        yield Occurrence(maker, WAITING, "Scheduling", held.why)
     for name, remark in cluster.remarks:
         yield Occurrence(_node(name), NODE_REFUSED, "Inventory", str(remark), warning=True)
 

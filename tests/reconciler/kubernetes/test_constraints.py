@@ -307,6 +307,46 @@ def test_slices_are_bundles() -> None:
     assert [codes(sliced(*said)) for said in wrong] == [["slices"]] * len(wrong)
 
 
+def test_segments_of_kai_are_bundles() -> None:
+    key, size_key = "kai.scheduler/segment-topology-required-placement", "kai.scheduler/segment-size"
+
+    def segmented(said: Sent, labels: Sent | None = None) -> PodGang:
+        written = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "4", **said}
+        return the_gang(cluster(RACKS, [pod(f"p-{n}", annotations=written, labels=labels or {}) for n in range(4)]))
+
+    assert job_of(segmented({key: RACK, size_key: "2"})).spec.task_groups[0].topology.group == Bundle(2, "rack")
+    assert codes(segmented({key: RACK})) == codes(segmented({key: ZONE, size_key: "2"})) == ["slices"]
+    of_lws = {"leaderworkerset.sigs.k8s.io/name": "serve"}
+    assert codes(segmented({key: RACK, size_key: "2"}, of_lws)) == ["slices"]
+    soft = segmented({"kai.scheduler/segment-topology-preferred-placement": RACK, size_key: "2"})
+    assert [remark.code for remark in soft.remarks] == ["segments"]
+    assert job_of(soft).spec.task_groups[0].topology.group is None
+
+
+@pytest.mark.parametrize("on", ["pods", "what made them"])
+def test_topology_of_kai_is_the_gangs_wherever_it_is_written(on: str) -> None:
+    made_by = {"batch.kubernetes.io/job-name": "train", "batch.kubernetes.io/job-completion-index": "0"}
+
+    def asked(said: Sent) -> PodGang:
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "train", "namespace": "vision", "annotations": said if on != "pods" else {}},
+            "spec": {"parallelism": 2, "completions": 2, "completionMode": "Indexed"},
+        }
+        pods = [pod(f"p-{n}", labels=made_by, annotations=said if on == "pods" else {}) for n in range(2)]
+        return the_gang(cluster(RACKS, pods, controllers=[job]))
+
+    named = {"kai.scheduler/topology": "default"}
+    hard = job_of(asked({**named, "kai.scheduler/topology-required-placement": RACK}))
+    assert hard.spec.topology.required == "rack"
+    soft = job_of(asked({**named, "kai.scheduler/topology-preferred-placement": RACK}))
+    assert (soft.spec.topology.required, soft.spec.topology.preferred) == (None, ("rack",))
+    assert codes(asked({"kai.scheduler/topology-required-placement": ZONE})) == ["not-a-level"]
+    remarks = asked({"kai.scheduler/topology-preferred-placement": ZONE}).remarks
+    assert [remark.code for remark in remarks] == ["not-a-level"]
+
+
 def test_kueue_asks_for_one_domain_role_by_role() -> None:
     def roles(*asking: Sent) -> PodGang:
         said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": str(len(asking))}
@@ -319,6 +359,8 @@ def test_kueue_asks_for_one_domain_role_by_role() -> None:
         ("worker", "rack"),
     ]
     assert job.spec.topology.required is None
+    anew = job_of(roles({"quorate.dev/role": "driver"}, {}, rack)).spec.task_groups
+    assert [group.topology.required for group in anew] == [None, "rack"], "whichever of its pods says so"
     slices = {"kueue.x-k8s.io/podset-slice-required-topology": RACK, "kueue.x-k8s.io/podset-slice-size": "1"}
     assert codes(roles({"quorate.dev/role": "driver"}, {**rack, **slices})) == ["role-topology"]
     whole = job_of(roles({**rack, **slices}, {**rack, **slices}))

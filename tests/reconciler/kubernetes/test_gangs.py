@@ -10,6 +10,7 @@ from reconciler.kubernetes.objects.podgroups import group_of
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.quantities import Duration, Instant, Memory, MilliGpu
 from solver.model.workload import TaskPlacement
+from tests.reconciler.kubernetes.rounds import placed
 from tests.reconciler.kubernetes.samples import Sent, cluster, codes, from_yaml, node, pod, queued, the_gang
 
 NODES = [node("n1"), node("n2")]
@@ -282,7 +283,7 @@ CONTROLLERS: dict[str, tuple[str, list[Sent], dict[str, int], str]] = {
         spec: {slotsPerWorker: 8, mpiReplicaSpecs: {Launcher: {replicas: 1}, Worker: {replicas: 2}}}
         """,
         [
-            {"training.kubeflow.org/job-name": "ring", "training.kubeflow.org/replica-type": role}
+            {"training.kubeflow.org/job-name": "ring", "training.kubeflow.org/job-role": role}
             for role in ("launcher", "worker", "worker")
         ],
         {"launcher": 1, "worker": 2},
@@ -396,14 +397,6 @@ def test_what_can_not_be_kept_is_refused_with_what_would_work(why: str) -> None:
     assert gang.job is None
     assert codes(gang) == [code]
     assert gang.refusals[0].fix.endswith(".")
-
-
-def test_parts_that_start_in_turn_are_refused() -> None:
-    text, labels, _, _ = CONTROLLERS["JobSet"]
-    (jobset,) = from_yaml(text)
-    jobset["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
-    gang = the_gang(cluster(NODES, [pod("p", labels=queued(labels[0]))], controllers=[jobset]))
-    assert codes(gang) == ["starts-in-turn"]
 
 
 def test_pods_behind_gates_wait() -> None:
@@ -558,6 +551,20 @@ def test_an_elastic_gang_runs_with_as_many_as_it_takes_and_no_other_does_before_
     assert phase() == "running"
 
 
+def test_of_unlike_pods_those_that_run_are_enough_and_what_joins_them_is_of_its_own() -> None:
+    said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"}
+    unlike = [(1, "n1"), (2, "n1"), (3, "n1"), (4, "")]
+    pods = [pod(f"w-{gpus}", gpus, on=on, annotations=said) for gpus, on in unlike]
+
+    def least(*there: Sent) -> list[int]:
+        job = the_gang(cluster([*NODES, node("n3")], there)).job
+        assert job is not None
+        return [group.least for group in job.spec.task_groups]
+
+    assert least(*pods) == [1, 1, 0, 0]
+    assert least(pods[0], pods[3]) == [1, 1], "one alone is not enough"
+
+
 def test_a_pod_that_has_ended_well_is_not_waited_for() -> None:
     job = the_gang(cluster(NODES, [running("w-0", ""), running("w-1", "n1", phase="Succeeded")])).job
     assert job is not None
@@ -636,6 +643,63 @@ def test_what_replaces_a_pod_of_a_gang_that_runs_gets_no_node_where_it_may_be_no
     assert [known.nodes for known in gang.node_sets] == [()]
     assert {group.nodes for group in gang.job.spec.task_groups} == {gang.node_sets[0].name}
     assert bool(gang.refusals) == (why != "gates")
+
+
+UNFIT: dict[str, Sent] = {
+    "several-queues": {"labels": {"quorate.dev/queue": "a"}},
+    "several-classes": {"labels": {"quorate.dev/priority-class": "a"}},
+    "gang-size-differs": {"annotations": {"quorate.dev/gang": "g", "quorate.dev/gang-size": "3"}},
+    "unreadable-time-limit": {"annotations": {"quorate.dev/time-limit": "a while"}},
+    "mixed-gpus": {"annotations": {"gpu-fraction": "0.5"}},
+    "unreadable-quantity": {"requests": {"cpu": "lots"}},
+    "resource-claims": {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}},
+    "exclusive-topology": {"annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}},
+}
+"""What is written on a pod alone, and can't be kept wherever it is."""
+
+
+@pytest.mark.parametrize("code", UNFIT)
+def test_what_replaces_a_pod_and_is_refused_for_itself_gets_no_node_while_its_gang_keeps_what_it_holds(
+    code: str,
+) -> None:
+    said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"}
+    labels = {"quorate.dev/queue": "q", "quorate.dev/priority-class": "high"}
+    wrong = {"annotations": said, **UNFIT[code]}
+    wrong["annotations"] = {**said, **wrong["annotations"]}
+    wrong["labels"] = {**labels, **wrong.get("labels", {})}
+    held = {**said, "quorate.dev/devices": "n1/2,n1/3"}
+    # The one that is refused comes first by name: nothing that it says is its gang's.
+    pods = [pod("w-0", **wrong), pod("w-1", 2, on="n1", annotations=held, labels=labels)]
+    seen = cluster(NODES, pods)
+    gang = the_gang(seen)
+    assert gang.job is not None
+    assert codes(gang) == [code]
+    assert [device for task in gang.job.placement for device in task.devices] == ["n1/2", "n1/3"]
+    assert [len(known.gpus) for known in seen.nodes] == [8, 8], "its GPUs are its own, not what others use"
+    assert (gang.job.spec.queue, gang.job.spec.priority_class) == ("q", "high")
+    assert [known.nodes for known in gang.node_sets] == [()]
+    assert {group.nodes for group in gang.job.spec.task_groups} == {gang.node_sets[0].name}
+    assert placed(seen) == {}
+
+
+@pytest.mark.parametrize("written", [{"gpu-fraction": "0.5"}, {"gpu-memory": "8Gi"}])
+def test_of_a_pod_that_runs_it_is_not_said_what_it_holds_where_that_can_not_be_read(written: Sent) -> None:
+    seen = cluster(NODES, [pod("p", gpus=3, on="n1", annotations=written)])
+    assert the_gang(seen).job is None
+    assert [len(known.gpus) for known in seen.nodes] == [5, 8]
+
+
+def test_what_replaces_a_pod_asks_for_what_that_one_has() -> None:
+    """A pod that runs has it, whatever its node has left: rounds count it for the one that is to come."""
+    said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"}
+    nodes = [node("n1", offers={"rdma/hca": "1"}), node("n2"), node("n3", offers={"rdma/hca": "2"})]
+    pods = [pod(f"w-{n}", on=on, annotations=said, requests={"rdma/hca": "1"}) for n, on in enumerate(("n1", ""))]
+    seen = cluster(nodes, pods)
+    gang = the_gang(seen)
+    assert gang.job is not None
+    assert (gang.refusals, gang.node_sets) == ((), ())
+    assert [group.shape.resources["rdma/hca"] for group in gang.job.spec.task_groups] == [1]
+    assert {known.name: known.resources.get("rdma/hca", 0) for known in seen.nodes} == {"n1": 1, "n2": 0, "n3": 2}
 
 
 def test_an_object_that_is_no_pod_group_is_told() -> None:

@@ -7,19 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.kubernetes.objects.cluster import KubernetesCluster
-from solver.checker.check import violations
 from solver.milp.highs import optimise
-from solver.milp.optimiser import Optimiser
-from solver.model.quantities import Instant
-from solver.model.snapshot import snapshot_of
-from solver.model.workload import QueueName
-from solver.plan.plan import Bind
-from solver.policy.policy import Queue, policy_of
-from solver.round.solve import solve
 from tests.drawn import worlds
+from tests.reconciler.kubernetes.rounds import placed, starts
 from tests.reconciler.kubernetes.samples import Sent, cluster, node, pod
-from tests.solver.worlds import quota_of
 
 RACK = "cloud.provider.com/topology-rack"
 
@@ -48,19 +39,6 @@ def test_a_round_places_gangs_around_what_runs() -> None:
     ]
     seen = cluster(nodes, pods)
     assert placed(seen) == {"vision.gang.rack": ["b1", "b2"], "vision.gang.apart": ["a1", "a2"]}
-
-
-def placed(seen: KubernetesCluster) -> dict[str, list[str]]:
-    """Which gang starts where in a round."""
-    return {step.job: sorted(task.node for task in step.tasks) for step in starts(seen)}
-
-
-def starts(seen: KubernetesCluster, optimiser: Optimiser | None = None) -> list[Bind]:
-    snapshot = snapshot_of(Instant(0), seen.nodes, seen.jobs, node_sets=seen.node_sets)
-    policy = policy_of((Queue(QueueName("q"), quota=(quota_of("H100-SXM5-80GB", 32),)),))
-    plan = solve(snapshot, policy, optimiser)
-    assert violations(snapshot, policy, plan) == ()
-    return [step for step in plan.steps if isinstance(step, Bind)]
 
 
 def test_a_round_keeps_pods_to_the_nodes_that_they_select_and_tolerate() -> None:

@@ -60,10 +60,11 @@ TASKS = (TaskPlacement("worker", 0, NodeName("n0"), (DeviceId("n0/0"),)),)
 def test_what_is_not_followed_of_a_gang_is_one_event_about_its_first_pod() -> None:
     pods = [pod(name, annotations=GANG, spec={"preemptionPolicy": "Never"}) for name in "ab"]
     (gang,) = cluster([node("n0")], pods).gangs
-    (told,) = of_remarks(gang)
+    first = PodBinding("vision", "a", "uid-of-a", "7", NodeName("n0"))
+    (told,) = of_remarks(first, gang.remarks)
     note = "not followed: preemptionPolicy: Never: whether others leave for it is policy, in Git"
     assert (told.regarding.name, told.reason, told.note, told.warning) == ("a", "NotFollowed", note, False)
-    assert list(of_remarks(SEEN.gangs[0])) == []
+    assert list(of_remarks(first, SEEN.gangs[0].remarks)) == []
 
 
 def plan(*steps: Step) -> Plan:

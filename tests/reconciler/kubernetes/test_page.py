@@ -55,12 +55,18 @@ def test_every_gpu_type_is_on_the_page() -> None:
     assert [word for word in (*table, *table.values()) if f"`{word}`" not in PAGE] == []
 
 
-def test_each_scheduling_feature_is_shown_by_tests_that_there_are() -> None:
-    page = (ROOT / "docs" / "kubernetes.md").read_text()
-    table = page.split("## Scheduling features")[1].split("## ")[0]
+def shown_by(page: str, heading: str) -> list[list[str]]:
+    """The tests that each row of the first table below a heading names."""
+    table = page.split(heading)[1].split("\n#", maxsplit=1)[0]
     rows = [line.rstrip("| ").rpartition("| ")[2] for line in table.splitlines() if line.startswith("| ")][1:]
-    named = [re.findall(r"`(test_\w+)`", row) for row in rows]
-    assert len(named) > 10
-    assert all(named)
+    return [re.findall(r"`(test_\w+)`", row) for row in rows]
+
+
+def test_each_scheduling_feature_and_controller_is_shown_by_tests_that_there_are() -> None:
+    features = shown_by((ROOT / "docs" / "kubernetes.md").read_text(), "## Scheduling features")
+    controllers = shown_by(PAGE, "### Controllers")
+    assert len(features) > 10
+    assert len(controllers) > 7
+    assert all(features + controllers)
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("kubernetes/**/test_*.py"))
-    assert [name for row in named for name in row if f"def {name}(" not in tests] == []
+    assert [name for row in features + controllers for name in row if f"def {name}(" not in tests] == []

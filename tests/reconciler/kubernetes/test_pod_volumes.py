@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.kubernetes.control.actuator import UnreadyPods
+from reconciler.kubernetes.dra.pod_claims import PodClaims
+from reconciler.kubernetes.objects.pod_view import view_of
 from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.storage import (
     CsiDriver,
@@ -19,10 +22,12 @@ from reconciler.kubernetes.objects.storage import (
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import ClusterModel
 from tests.drawn import worlds
+from tests.reconciler.kubernetes.rounds import placed
 from tests.reconciler.kubernetes.samples import Sent, codes, node, pod, the_gang
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
+RACK = "cloud.provider.com/topology-rack"
 Kind = Literal["pod", "claim", "volume", "storage_class", "driver", "capacity"]
 KINDS: dict[Kind, Any] = {
     "pod": Pod,
@@ -40,7 +45,7 @@ class Scene:
     def __init__(self, *, follows: bool = True) -> None:
         self.world = ClusterModel()
         for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "b")):
-            self.world.node(None, read(node(name, 8, labels={ZONE: zone, HOST: name}), KubeNode))
+            self.world.node(None, read(node(name, 8, labels={ZONE: zone, HOST: name, RACK: zone}), KubeNode))
         self.volumes = PodVolumes(self.world)
         self.volumes.follow(follows)
         self.there: dict[tuple[Kind, str], Any] = {}
@@ -133,6 +138,43 @@ def test_pods_of_a_gang_go_each_where_its_own_volume_is() -> None:
     named = {one.name: set(map(str, one.nodes)) for one in cluster.node_sets}
     groups = the_gang(cluster).job.spec.task_groups  # type: ignore[union-attr]
     assert [named[group.nodes] for group in groups] == [{"n1"}, {"n2", "n3"}]
+
+
+def of_gang(name: str, zone: str, scene: Scene, on: str = "", notes: Sent | None = None) -> None:
+    """A pod of an elastic gang of two or more, with its volume in a zone."""
+    scene.put("claim", a_claim(name, f"pv-{name}"))
+    scene.put("volume", a_volume(f"pv-{name}", zone))
+    sent = mounting(name, annotations={"quorate.dev/gang": "g", "quorate.dev/gang-size": "2", **(notes or {})})
+    sent["metadata"] |= {"name": name, "uid": name}
+    sent["spec"]["nodeName"] = on
+    sent["status"]["phase"] = "Running" if on else "Pending"
+    scene.put("pod", sent)
+
+
+def test_a_gang_with_volumes_runs_on_while_others_join_it_each_where_its_own_volume_is() -> None:
+    scene = Scene()
+    for name, on in (("one", "n1"), ("two", "n1")):
+        of_gang(name, "a", scene, on)
+    for name, zone in (("three", "a"), ("four", "b")):
+        of_gang(name, zone, scene)
+        assert scene.gang.job.phase == "running", "what joins it is of its own"
+    named = {one.name: set(map(str, one.nodes)) for one in scene.gang.node_sets}
+    groups = scene.gang.job.spec.task_groups
+    assert [(named[group.nodes], group.replicas, group.least) for group in groups] == [
+        ({"n1"}, 3, 2),
+        ({"n2", "n3"}, 1, 0),
+    ]
+    assert placed(scene.world.cluster()) == {"vision.gang.g": ["n1", "n2"]}
+
+
+def test_what_replaces_a_pod_with_a_volume_is_kept_to_what_its_gang_asks() -> None:
+    scene = Scene()
+    notes = {"kueue.x-k8s.io/podset-required-topology": RACK}
+    of_gang("one", "b", scene, "n2", notes)
+    of_gang("two", "b", scene, "", notes)
+    assert codes(scene.gang) == []
+    (group,) = scene.gang.job.spec.task_groups
+    assert (group.replicas, scene.gang.job.spec.topology.required) == (2, "rack")
 
 
 def test_what_it_requires_of_nodes_itself_holds_too() -> None:
@@ -269,6 +311,30 @@ def test_many_things_that_are_waited_for_are_counted() -> None:
     scene = Scene()
     scene.put("pod", mounting(*(f"c{number}" for number in range(5))))
     assert scene.waits().endswith("claim c2, which is not there; and 2 more")
+
+
+def test_a_pod_is_ready_once_all_its_claims_have_volumes() -> None:
+    scene = Scene()
+    unready = UnreadyPods(
+        view_of(read(sent, Pod) for sent in (mounting("data"), gated())), scene.volumes, PodClaims(scene.world)
+    )
+    assert ("vision", "p") in unready, "the claim is not there"
+    scene.put("storage_class", a_class())
+    scene.put("claim", a_claim("data"))
+    assert ("vision", "p") in unready, "it is bound once it says on which node its pod will be"
+    scene.put("claim", a_claim("data", "pv1"))
+    scene.put("volume", a_volume("pv1"))
+    assert ("vision", "p") not in unready
+    assert ("vision", "gated") in unready
+    assert ("vision", "gone") not in unready
+    asking = pod("claims", 0, spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})
+    assert ("vision", "claims") in UnreadyPods(view_of([read(asking, Pod)]), scene.volumes, PodClaims(scene.world)), (
+        "its claim has no devices"
+    )
+
+
+def gated() -> Sent:
+    return pod("gated", spec={"schedulingGates": [{"name": "example.com/not-yet"}]})
 
 
 def test_where_claims_can_not_be_read_it_is_said_that_they_are_not_looked_at() -> None:
