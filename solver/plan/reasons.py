@@ -17,6 +17,7 @@ from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
     GpuTooSmall,
+    NamespaceNotAllowed,
     NeverFits,
     NotDivided,
     UnknownName,
@@ -359,6 +360,7 @@ AnyReason = (
     | RoundCutShort
     | UnknownName
     | ClassNotAllowed
+    | NamespaceNotAllowed
     | NotDivided
     | GpuTooSmall
     | MigHasNoPeers
