@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from solver.model.workload import QueueName
 from solver.policy.policy import NamespaceAccess, Policy, Queue, UnlistedNamespaces
@@ -53,6 +53,8 @@ class NamespaceRules:
 
     def covering(self, namespace: str) -> tuple[QueueEntry, ...]:
         """The entries that mean a namespace, the closest first; (): no queue lists it."""
+        if not self.entries:
+            return ()
         if namespace not in self._covering:
             found = [entry for entry in self.entries if entry.access.covers(namespace)]
             self._covering[namespace] = tuple(sorted(found, key=lambda entry: entry.access.closeness, reverse=True))
@@ -85,3 +87,7 @@ class NamespaceRules:
             return NamespaceBar("unlisted", self.unlisted_origin)
         closed = next((queue for queue in path if queue.access.namespaces), None)
         return NamespaceBar("closed-queue", closed.access.namespaces[0].origin) if closed else None
+
+
+NO_RULES: Final = NamespaceRules()
+"""Every namespace may use every queue."""
