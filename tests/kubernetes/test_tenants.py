@@ -13,6 +13,7 @@ import structlog
 from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import NAMESPACE
 from reconciler.control.control import PolicyInForce
+from reconciler.documents.files import Files
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import ConflictError, NotAllowedError, NotFoundError, RefusedError
@@ -20,6 +21,8 @@ from reconciler.kubernetes.control.namespace_publication import NAME, NamespaceP
 from reconciler.kubernetes.objects.queue_names import LocalQueue
 from reconciler.kubernetes.objects.resource import PODS, Resource
 from reconciler.kubernetes.status.namespace_parameters import BYTES_MAX, WORDS_MAX
+from reconciler.kubernetes.status.policy_mirror import PolicyMirror
+from reconciler.kubernetes.status.policy_parts import PolicyRevision, copy_of
 from reconciler.protocols.backend import Epoch
 from solver.model.workload import QueueName
 from solver.policy.policy import (
@@ -304,6 +307,12 @@ def test_what_is_kept_follows_the_policy_and_is_quorates_alone(fenced: Cluster) 
             written = await of.admin.get(PATH, dict[str, Any])
             await publish(of.quorate, POLICY, LOCAL)
             assert (await of.admin.get(PATH, dict[str, Any])) == written, "what is as it is to be is not written again"
+            mirror, files = PolicyMirror(of.quorate, NAMESPACE, Lease()), Files({"policies/a.yaml": b"a"})
+            for commit in ("a" * 40, "b" * 40):
+                await mirror.show(copy_of(PolicyRevision(commit, None, files)))
+            assert (await of.admin.get(PATH, dict[str, Any])) == written, (
+                "it is no part of the copy that gives way to another"
+            )
             await publish(of.quorate, CLOSED)
             data = (await of.admin.get(PATH, dict[str, Any]))["data"]
             assert data["unlisted"] == "refused"
