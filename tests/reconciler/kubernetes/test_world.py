@@ -17,7 +17,7 @@ from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import ClusterModel, cluster_of
 from solver.model.document import encode
-from solver.model.workload import QueueName
+from solver.model.workload import JobName, QueueName
 from solver.policy.namespace_rules import NO_RULES, NamespaceRules, QueueEntry
 from solver.policy.policy import NamespaceAccess
 from tests.drawn import worlds
@@ -334,6 +334,32 @@ def work_of(told: Told) -> tuple[int, int, int]:
 def tell_pod(told: Told, sent: Sent) -> bool:
     read_pod = read(sent, Pod)
     return told.tell("pod", read_pod.key, read_pod)
+
+
+def test_what_pods_call_their_queues_follows_local_queues_and_the_policy() -> None:
+    told = many()
+    tell_pod(told, pod("local", 1, labels=queued({"kueue.x-k8s.io/queue-name": "main"})))
+    tell_pod(told, pod("default", 1, labels=queued({})))
+
+    def queues() -> list[str]:
+        gangs = told.world.cluster().index.gangs
+        jobs = [gangs[JobName(f"vision.pod.{name}")].job for name in ("local", "default")]
+        return [job.spec.queue if job else "" for job in jobs]
+
+    assert queues() == ["main", ""]
+    assert told.tell("local_queue", "vision", LocalQueue("vision", "main", "a"))
+    assert queues() == ["a", ""]
+    work_of(told)
+    assert told.tell("local_queue", "vision", LocalQueue("vision", "main", "b"))
+    assert queues() == ["b", ""]
+    assert work_of(told)[1:] == (1, 1), "the gang that calls it so"
+    rules = NamespaceRules((QueueEntry(QueueName("c"), NamespaceAccess("*", default=True, local_queues=("main",))),))
+    told.world.declare((), (), rules)
+    assert queues() == ["b", "c"]
+    told.tell("local_queue", "vision", None)
+    assert queues() == ["c", "c"]
+    told.world.declare(())
+    assert queues() == ["main", ""]
 
 
 def test_only_what_has_changed_is_made_anew() -> None:
