@@ -34,9 +34,13 @@ def entry_violations(case: JudgedPlan) -> Iterable[Violation]:
 def gate_violations(case: JudgedPlan) -> Iterator[Violation]:
     """Every start in a queue on hold, of a class that a queue does not take, or from a namespace that may not use the queue."""
     listed = [entry for queue in case.policy.queues for entry in queue.access.namespaces]
+    allowed: dict[tuple[str, str, str], bool] = {}
     for step in case.placing:
         job = case.jobs[step.job]
-        if job.namespace and not _namespace_may(case, job, listed):
+        alike = job.namespace, job.spec.queue, job.spec.priority_class
+        if job.namespace and alike not in allowed:
+            allowed[alike] = _namespace_may(case, job, listed)
+        if not allowed.get(alike, True):
             yield Violation("namespace", job.name, f"starts although namespace {job.namespace} may not use its queue")
         known = case.lookup.class_of(job)
         for queue in case.lookup.path(job.spec.queue):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
 from solver.model.workload import QueueName
@@ -56,9 +57,24 @@ class NamespaceRules:
         if not self.entries:
             return ()
         if namespace not in self._covering:
-            found = [entry for entry in self.entries if entry.access.covers(namespace)]
+            found = [
+                *self._by_name.get(namespace, ()),
+                *(one for one in self._beginnings if one.access.covers(namespace)),
+            ]
             self._covering[namespace] = tuple(sorted(found, key=lambda entry: entry.access.closeness, reverse=True))
         return self._covering[namespace]
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Sequence[QueueEntry]]:
+        """There may be thousands: most mean one namespace."""
+        found: dict[str, list[QueueEntry]] = {}
+        for entry in self.entries:
+            found.setdefault(entry.access.name, []).append(entry)
+        return found
+
+    @cached_property
+    def _beginnings(self) -> Sequence[QueueEntry]:
+        return [entry for entry in self.entries if entry.access.name.endswith("*")]
 
     def bar(self, path: Sequence[Queue], namespace: str, priority_class: str) -> NamespaceBar | None:
         """Why jobs of a namespace and class may not be in the queue from which `path` leads up; None: they may."""
