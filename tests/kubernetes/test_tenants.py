@@ -316,7 +316,8 @@ def test_what_is_kept_follows_the_policy_and_is_quorates_alone(fenced: Cluster) 
             await publish(of.quorate, CLOSED)
             data = (await of.admin.get(PATH, dict[str, Any]))["data"]
             assert data["unlisted"] == "refused"
-            assert f"names.{LAB}" in written["data"].keys() - data.keys()
+            assert f"\n{LAB} theirs=research-vision\n" in written["data"]["localNames"]
+            assert LAB not in data["localNames"]
             await of.admin.delete(PATH)
             await publish(of.quorate, CLOSED)
             assert (await of.admin.get(PATH, dict[str, Any]))["data"] == data
@@ -329,20 +330,21 @@ def test_what_is_kept_follows_the_policy_and_is_quorates_alone(fenced: Cluster) 
 
 def test_as_much_as_is_ever_written_is_judged_within_the_budget(fenced: Cluster) -> None:
     long = "-".join(["x" * 9] * 4)
-    own = " ".join(f"{long}-{number}" for number in range(WORDS_MAX))
-    beginnings = (
-        " ".join(f"other-{long}-{number}*=q" for number in range(WORDS_MAX - 1)) + " tenant-*=research-vision:batch"
-    )
-    names = " ".join(f"tenant-*/{long}-{number}=q" for number in range(WORDS_MAX // 2))
+    words = [f"{long}-{number}" for number in range(WORDS_MAX)]
     data = {
         "unlisted": "refused",
+        "namespaces": f"\n{VISION} {' '.join(words)}\n",
+        "beginnings": " ".join(f"o-{word}*=q" for word in words[1:]) + " tenant-*=research-vision:batch",
+        "sharedNames": " ".join(f"t*/{number}=q" for number in range(WORDS_MAX)),
         "classes": " ".join(f"class-{number}" for number in range(WORDS_MAX)),
         "closed": " ".join(f"queue-{number}" for number in range(WORDS_MAX)),
-        f"namespace.{VISION}": own,
-        "beginnings": beginnings,
-        "names": names,
     }
-    assert sum(len(key) + len(value) for key, value in data.items()) <= BYTES_MAX
+    size = sum(len(key) + len(value) for key, value in data.items())
+    # Before the line that is looked for, the rest of what fits.
+    data["namespaces"] = (
+        "".join(f"\nn-{word} q" for word in (words * 2)[: (BYTES_MAX - size) // 50]) + data["namespaces"]
+    )
+    assert 0.95 * BYTES_MAX < sum(len(key) + len(value) for key, value in data.items()) <= BYTES_MAX
 
     async def story() -> None:
         async with tenants(fenced) as of:

@@ -1,19 +1,21 @@
 """Which namespaces may use which queues, as data of the ConfigMap that the admission policy `quorate-namespaces` reads; pure.
 
-Values are words with a space between them, so that CEL finds its way with little work:
+Few keys, since the API server reads them all for each pod; in them words with a space between them:
 
-- `namespace.NAME`: the leaves that the namespace may use by its own name; `QUEUE:CLASS` where for one priority class alone.
-- `beginnings`: the same for entries with a star, each as `vision-*=QUEUE`.
-- `names.NAME`: what the namespace calls queues beside their own names, as `NAME=QUEUE`; `names`: the same, `vision-*/NAME=QUEUE`.
+- `namespaces`: a line for each namespace that is listed by its own name, with the leaves that it may use; `QUEUE:CLASS` where for
+  one priority class alone. `beginnings`: the same for entries with a star, each as `vision-*=QUEUE`.
+- `localNames`: a line for each namespace with what it calls queues beside their own names, as `NAME=QUEUE`. `sharedNames`: the same
+  for entries with a star, each as `vision-*/NAME=QUEUE`.
 - `closed`: the leaves that are open to listed namespaces alone. `unlisted`: allowed or refused. `classes`: those of the policy.
 
+A line begins with its namespace, and a line break stands before the first one too: so a single search finds it.
 Of several words for one name the first counts.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from reconciler.kubernetes.objects.queue_names import LocalQueue
@@ -25,7 +27,7 @@ from solver.policy.tree import QueueTree
 BYTES_MAX: Final = 900_000
 """Of keys and values. The server takes 1 MiB (1,048,576 bytes) of them."""
 WORDS_MAX: Final = 5_000
-"""Of one value. The server gives the expressions of one policy 10,000,000 units of work for a request, and each a tenth of that."""
+"""Of one line. The server gives the expressions of one policy 10,000,000 units of work for a request, and each a tenth of that."""
 
 
 class TooManyNamespacesError(Exception):
@@ -37,21 +39,34 @@ def parameters_of(policy: Policy, local_queues: Iterable[LocalQueue]) -> dict[st
     tree = QueueTree.of(policy)
     if not tree.namespaces.say_something:
         return None
-    words = defaultdict[str, list[str]](list)
+    own, local = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    beginnings, shared = list[str](), list[str]()
     for entry in _closest_first(tree.namespaces.entries):
         beginning, star, _ = entry.access.name.partition("*")
         for word in _leaves(tree, entry):
-            words["beginnings" if star else f"namespace.{beginning}"] += [f"{beginning}*={word}" if star else word]
-    for local in local_queues:
-        words[f"names.{local.namespace}"] += [f"{local.name}={local.queue}"]
+            (beginnings if star else own[beginning]).append(f"{beginning}*={word}" if star else word)
+    for known in local_queues:
+        local[known.namespace] += [f"{known.name}={known.queue}"]
     for entry in _closest_first(tree.namespaces.entries):
         beginning, star, _ = entry.access.name.partition("*")
         for name in entry.access.local_queues:
             word = f"{name}={entry.queue}"
-            words["names" if star else f"names.{beginning}"] += [f"{beginning}*/{word}" if star else word]
-    words["closed"] = sorted(name for name in filter(tree.is_leaf, tree.by_name) if _is_closed(tree, name))
-    words["classes"] = [known.name for known in policy.priority_classes]
-    return _fitting({"unlisted": tree.namespaces.unlisted, **{key: " ".join(words[key]) for key in sorted(words)}})
+            (shared if star else local[beginning]).append(f"{beginning}*/{word}" if star else word)
+    closed = sorted(name for name in filter(tree.is_leaf, tree.by_name) if _is_closed(tree, name))
+    data = {
+        "unlisted": tree.namespaces.unlisted,
+        "namespaces": _lines(own),
+        "beginnings": " ".join(beginnings),
+        "localNames": _lines(local),
+        "sharedNames": " ".join(shared),
+        "closed": " ".join(closed),
+        "classes": " ".join(known.name for known in policy.priority_classes),
+    }
+    return _fitting({key: value for key, value in data.items() if value})
+
+
+def _lines(words: Mapping[str, Iterable[str]]) -> str:
+    return "".join(f"\n{namespace} {' '.join(words[namespace])}" for namespace in sorted(words)) + "\n" * bool(words)
 
 
 def _closest_first(entries: Iterable[QueueEntry]) -> list[QueueEntry]:
@@ -72,10 +87,9 @@ def _is_closed(tree: QueueTree, name: QueueName) -> bool:
 
 def _fitting(data: dict[str, str]) -> dict[str, str]:
     size = sum(len(key) + len(value) for key, value in data.items())
-    longest = max(data, key=lambda key: data[key].count(" "))
-    words = data[longest].count(" ") + 1
+    words, longest = max((line.count(" ") + 1, key) for key, value in data.items() for line in value.split("\n"))
     if size > BYTES_MAX:
         raise TooManyNamespacesError(f"what queues say of namespaces has {size} bytes, at most {BYTES_MAX} are written")
     if words > WORDS_MAX:
-        raise TooManyNamespacesError(f"{longest} has {words} words, at most {WORDS_MAX} are written")
+        raise TooManyNamespacesError(f"{longest} has {words} words in a line, at most {WORDS_MAX} are written")
     return data

@@ -84,18 +84,22 @@ class Reader:
     def words(self, key: str) -> list[str]:
         return [word for word in self.data.get(key, "").split(" ") if word]
 
+    def line(self, key: str, namespace: str) -> list[str]:
+        _, found, rest = self.data.get(key, "").partition(f"\n{namespace} ")
+        return rest.partition("\n")[0].split(" ") if found else []
+
     def lets_in(self, namespace: str, queue: str, priority_class: str) -> bool:
         split = [word.split("*=") for word in self.words("beginnings")]
         found = [word for beginning, word in split if namespace.startswith(beginning)]
-        found += self.words(f"namespace.{namespace}")
+        found += self.line("namespaces", namespace)
         if not found:
             return self.data["unlisted"] == "allowed" and queue not in self.words("closed")
         here = [word for word in found if word == queue or word.startswith(f"{queue}:")]
         return bool(here) and (not priority_class or bool({queue, f"{queue}:{priority_class}"} & set(here)))
 
     def meant(self, namespace: str, name: str) -> str:
-        split = [word.split("*/") for word in self.words("names")]
-        found = self.words(f"names.{namespace}")
+        split = [word.split("*/") for word in self.words("sharedNames")]
+        found = self.line("localNames", namespace)
         found += [word for beginning, word in split if namespace.startswith(beginning)]
         return next((word.split("=")[1] for word in found if word.startswith(f"{name}=")), name)
 
@@ -131,7 +135,7 @@ def test_what_does_not_fit_is_not_written_in_part() -> None:
     assert parameters_of(listing(), [LocalQueue("v", "main", "a")]) is None
     fitting = listing(*(f"n-{number}-*" for number in range(WORDS_MAX)))
     assert parameters_of(fitting, ()) is not None
-    with pytest.raises(TooManyNamespacesError, match="beginnings has 5001 words, at most 5000 are written"):
+    with pytest.raises(TooManyNamespacesError, match="beginnings has 5001 words in a line, at most 5000 are written"):
         parameters_of(listing(*(f"n-{number}-*" for number in range(WORDS_MAX + 1))), ())
     many = [LocalQueue(f"namespace-{number}", "x" * 63, "q" * 63) for number in range(BYTES_MAX // 140)]
     with pytest.raises(TooManyNamespacesError, match="bytes, at most 900000 are written"):
@@ -241,5 +245,7 @@ def test_what_does_not_fit_is_told_and_taken_away() -> None:
     with capture_logs() as told:
         cluster = played(has(policy=listing("v"), epoch=1), has(policy=too_many), nothing)
     assert cluster.asked == ["get", "create", "get", "delete"]
-    words = f"beginnings has {WORDS_MAX + 1} words, at most {WORDS_MAX} are written: only rounds keep these rules"
+    words = (
+        f"beginnings has {WORDS_MAX + 1} words in a line, at most {WORDS_MAX} are written: only rounds keep these rules"
+    )
     assert [each["message"] for each in told] == [words]
