@@ -1,4 +1,4 @@
-"""What a thief of the token of Quorate's account can do: `python -m hack.kubernetes.attack` tries it, and prints each answer.
+"""What a thief of Quorate's token can do, and a tenant: `python -m hack.kubernetes.attack` tries it, and prints each answer.
 
 The manifests are installed on an API server of its own. The token is a real one of the service account, and the thief has taken
 Quorate's Lease, as the account may. Exit code 1 where something was accepted that should not be, or refused that Quorate does.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import click
 import yaml
@@ -22,11 +22,22 @@ from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
 from hack.kubernetes.fence import IN_FORCE_S, LOOK_EVERY_S
 from hack.kubernetes.shipped import NAMESPACE, base_objects, path_of
+from hack.kubernetes.tenant_attack import (
+    SPACE,
+    Answer,
+    Attempt,
+    Deed,
+    attempted,
+    prepare_tenant,
+    refusal,
+    tenants_attempts,
+    until_restricted,
+)
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import LEASE, Leadership
 from reconciler.kubernetes.client.pace import RateLimiter
-from reconciler.kubernetes.client.refusals import KubernetesError, NotFoundError, RefusedError
+from reconciler.kubernetes.client.refusals import NotFoundError, RefusedError
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import LEASES, NODES, PODS, VOLUME_CLAIMS, Resource
 from reconciler.kubernetes.status.events import EVENTS
@@ -44,29 +55,6 @@ POLICY_BINDINGS = Resource("admissionregistration.k8s.io/v1", "validatingadmissi
 THIEF = Leadership("thief", Epoch(1_000_000), 0)
 SYSTEM, TENANT, SHARED, EXCLUDED = "kube-system", "tenant", "shared", "excluded"
 NODE = "n1"
-
-Verdict = Literal["refused", "accepted"]
-Deed = Callable[[Api], Awaitable[object]]
-
-
-class Attempt(NamedTuple):
-    """`want`: what the API server has to say to it. `deed` asks as the account."""
-
-    what: str
-    want: Verdict
-    deed: Deed
-
-
-class Answer(NamedTuple):
-    """What the API server said to an attempt: "" where it did what was asked."""
-
-    attempt: Attempt
-    refusal: str
-
-    @property
-    def is_right(self) -> bool:
-        """It was refused, or accepted, as it has to be."""
-        return bool(self.refusal) is (self.attempt.want == "refused")
 
 
 def notes(**annotations: str) -> dict[str, Any]:
@@ -372,19 +360,16 @@ async def take_the_lease(thief: Api) -> None:
                 await asyncio.sleep(LOOK_EVERY_S)
 
 
-async def attacked(thief: Api) -> tuple[Answer, ...]:
-    """Every attempt, one after the other."""
-    return tuple([Answer(attempt, await refusal(thief, attempt.deed)) for attempt in attempts()])
-
-
 @asynccontextmanager
-async def with_a_token(cluster: Cluster, admin: Api, folder: Path) -> AsyncIterator[Api]:
-    """A session by a token of the service account, as a pod of Quorate has one."""
-    path = ACCOUNTS.path(NAMESPACE, "quorate", "token")
+async def with_a_token(
+    cluster: Cluster, admin: Api, folder: Path, namespace: str = NAMESPACE, account: str = "quorate"
+) -> AsyncIterator[Api]:
+    """A session by a token of a service account, as a pod of it has one; Quorate's where nothing else is said."""
+    path = ACCOUNTS.path(namespace, account, "token")
     token = (await admin.create(path, {"spec": {"expirationSeconds": 3600}}))["status"]["token"]
-    written = yaml.safe_load(cluster.kubeconfig("thief").read_text())
+    written = yaml.safe_load(cluster.kubeconfig(account).read_text())
     written["users"][0]["user"] = {"token": token}
-    kubeconfig = folder / "thief.kubeconfig"
+    kubeconfig = folder / f"{account}.kubeconfig"
     kubeconfig.touch(mode=0o600)
     kubeconfig.write_text(yaml.safe_dump(written))
     async with _session(kubeconfig) as thief:
@@ -399,7 +384,10 @@ async def _session(kubeconfig: Path) -> AsyncIterator[Api]:
 
 
 async def attacks(cluster: Cluster, folder: Path) -> tuple[Answer, ...]:
-    """What became of each attempt on a cluster with nothing in it. Raises TimeoutError where policies do not come into force."""
+    """What became of each attempt, a tenant's and a thief's, on a cluster with nothing in it.
+
+    Raises TimeoutError where policies do not come into force.
+    """
     async with _session(cluster.kubeconfig("admin", ("system:masters",))) as admin:
         namespace, *others = sorted(base_objects(), key=lambda each: each["kind"] != "Namespace")
         await admin.create(path_of(namespace), namespace)
@@ -409,7 +397,11 @@ async def attacks(cluster: Cluster, folder: Path) -> tuple[Answer, ...]:
         async with with_a_token(cluster, admin, folder) as thief:
             await take_the_lease(thief)
             await until_scoped(thief)
-            return await attacked(thief)
+            await prepare_tenant(admin, thief)
+            async with with_a_token(cluster, admin, folder, SPACE, "tenant") as tenant:
+                await until_restricted(tenant)
+                of_tenant = await attempted(tenant, tenants_attempts())
+            return (*of_tenant, *await attempted(thief, attempts()))
 
 
 async def until_scoped(thief: Api) -> None:
@@ -421,15 +413,6 @@ async def until_scoped(thief: Api) -> None:
         for deed in tries:
             while "quorate-scope" not in await refusal(thief, deed):
                 await asyncio.sleep(LOOK_EVERY_S)
-
-
-async def refusal(thief: Api, deed: Deed) -> str:
-    """What the API server says against it; "": it did it."""
-    try:
-        await deed(thief)
-    except KubernetesError as error:
-        return str(error)
-    return ""
 
 
 @click.command()

@@ -202,5 +202,12 @@ def _queue_with_origins(queue: Declaration[Queue]) -> Declaration[Queue]:
         msgspec.structs.replace(entry, origin=queue.origin_of(("spec", "hostQuota", index)))
         for index, entry in enumerate(queue.value.host_quota)
     )
-    replaced = msgspec.structs.replace(queue.value, quota=quota, host_quota=host_quota, origin=queue.origin)
+    namespaces = tuple(
+        msgspec.structs.replace(entry, origin=queue.origin_of(("spec", "access", "namespaces", index)))
+        for index, entry in enumerate(queue.value.access.namespaces)
+    )
+    access = msgspec.structs.replace(queue.value.access, namespaces=namespaces)
+    replaced = msgspec.structs.replace(
+        queue.value, quota=quota, host_quota=host_quota, access=access, origin=queue.origin
+    )
     return queue.holding(replaced)

@@ -69,6 +69,7 @@ class GivenJob(Document, frozen=True):
     waited: Duration = Duration(0)
     running: Running | None = None
     runs_for: Duration | None = None
+    namespace: str = ""
 
     @property
     def names(self) -> tuple[JobName, ...]:

@@ -26,6 +26,7 @@ from reconciler.documents.health import health_problems
 from reconciler.documents.host_share import host_share_problems
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
+from reconciler.documents.namespaces import namespace_problems
 from reconciler.documents.operations import Operations
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.policy_tests import names_of, policy_test_problems
@@ -141,6 +142,7 @@ def _problems_together(found: DocumentSet) -> Iterator[Problem]:
     yield from host_share_problems(found.settings, found.known("NodePool"))
     yield from _class_problems(found)
     yield from _pool_problems(found)
+    yield from namespace_problems(found.queues, found.known("Queue"), found.known("PriorityClass"))
     yield from sharing_problems(found.sharing, found.known("NodePool"), found.known("Queue"))
     yield from mig_problems(found.mig, found.pools, found.known("NodePool"), found.sharing)
     yield from checkpoint_problems(found.checkpoints)

@@ -117,7 +117,8 @@ def _holds(
 ) -> bool:
     """Whether the devices are all there and well, or can be made, and the job may still have them."""
     tree, queue = shares.tree, job.spec.queue
-    if policy.priority_class(job) is None or not lets_in(tree, queue, policy.priority_class_name(job)):
+    name = policy.priority_class_name(job)
+    if policy.priority_class(job) is None or not lets_in(tree, queue, name, job.namespace):
         return False
     if any(outside(job.spec, intent.tasks, snapshot.node_sets)):
         return False

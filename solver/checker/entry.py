@@ -1,4 +1,4 @@
-"""Judges whether a plan starts only what the queues let in: no queue on hold, no class it does not take, no user above a cap.
+"""Judges whether a plan starts only what the queues let in: none on hold, no class or namespace barred there, no user above a cap.
 
 Part of the checker. It needs every bound job and node to be in the snapshot.
 """
@@ -6,7 +6,7 @@ Part of the checker. It needs every bound job and node to be in the snapshot.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from solver.checker.case import Charge, JudgedPlan
 from solver.checker.dues import inside_limits
@@ -15,6 +15,7 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.workload import Job
 from solver.plan.violation import Violation
+from solver.policy.policy import NamespaceAccess
 
 UserUse = Counter[tuple[str, GpuType, str]]
 """GPUs by queue, type and user."""
@@ -31,9 +32,16 @@ def entry_violations(case: JudgedPlan) -> Iterable[Violation]:
 
 
 def gate_violations(case: JudgedPlan) -> Iterator[Violation]:
-    """Every start in a queue on hold, or of a class that a queue does not take."""
+    """Every start in a queue on hold, of a class that a queue does not take, or from a namespace that may not use the queue."""
+    listed = [entry for queue in case.policy.queues for entry in queue.access.namespaces]
+    allowed: dict[tuple[str, str, str], bool] = {}
     for step in case.placing:
         job = case.jobs[step.job]
+        alike = job.namespace, job.spec.queue, job.spec.priority_class
+        if job.namespace and alike not in allowed:
+            allowed[alike] = _namespace_may(case, job, listed)
+        if not allowed.get(alike, True):
+            yield Violation("namespace", job.name, f"starts although namespace {job.namespace} may not use its queue")
         known = case.lookup.class_of(job)
         for queue in case.lookup.path(job.spec.queue):
             if queue.stop_policy != "None":
@@ -41,6 +49,24 @@ def gate_violations(case: JudgedPlan) -> Iterator[Violation]:
             if queue.priority_classes is not None and (known is None or known.name not in queue.priority_classes):
                 problem = f"starts with a priority class that queue {queue.name} does not take"
                 yield Violation("class", job.name, problem)
+
+
+def _namespace_may(case: JudgedPlan, job: Job, listed: Sequence[NamespaceAccess]) -> bool:
+    """Whether a queue on the path lists its namespace for its class; of one that no queue lists, whether none there lists any."""
+    on_path = [entry for queue in case.lookup.path(job.spec.queue) for entry in queue.access.namespaces]
+    if not any(_means(entry, job.namespace) for entry in listed):
+        return not on_path and case.policy.scheduling.unlisted_namespaces == "allowed"
+    known = case.lookup.class_of(job)
+    name = known.name if known else None
+    return any(
+        _means(entry, job.namespace) and (entry.priority_classes is None or name in entry.priority_classes)
+        for entry in on_path
+    )
+
+
+def _means(entry: NamespaceAccess, namespace: str) -> bool:
+    beginning, star, _ = entry.name.partition("*")
+    return namespace[: len(beginning)] == beginning and (bool(star) or len(namespace) == len(beginning))
 
 
 def staying(case: JudgedPlan) -> Iterator[Held]:

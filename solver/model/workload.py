@@ -285,6 +285,7 @@ class Job(Document, frozen=True):
     before others of its queue. `served_gpu_ms`: what its ended attempts ran. `saved_at`: until when this attempt's work is saved,
     its start at least; None: unknown. `leaves` not: others than policy forbid it; unpromised: its promises end with its tasks.
     `held_by`: what forbids it, such as PodDisruptionBudgets, where that yields to a guarantee which has waited for too long.
+    `namespace`: of Kubernetes; "": its pods are in none, and no rule for namespaces concerns it.
     """
 
     name: JobName
@@ -302,6 +303,7 @@ class Job(Document, frozen=True):
     saved_at: Instant | None = None
     leaves: Literal["freely", "unpromised", "not"] = "freely"
     held_by: str = ""
+    namespace: str = ""
 
     @property
     def held(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Final, Literal
 
 from solver.model.document import Document
 from solver.model.quantities import Cpu, Memory, MilliGpu
@@ -33,6 +34,16 @@ def at(origin: str) -> str:
 def did_you_mean(nearest: tuple[str, ...]) -> str:
     """The names that are nearest to a wrong one, if any are near."""
     return f"; did you mean {', '.join(nearest)}?" if nearest else ""
+
+
+NAMED_MAX: Final = 5
+"""Of a list in a sentence."""
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first few of these names, and how many more there are."""
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return f"{', '.join(names[:NAMED_MAX])}{more}"
 
 
 def sentence(reasons: str) -> str:

@@ -19,6 +19,7 @@ from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
     GpuTooSmall,
+    NamespaceNotAllowed,
     NeverFits,
     NotDivided,
     UnknownName,
@@ -388,6 +389,7 @@ AnyReason = (
     | RoundCutShort
     | UnknownName
     | ClassNotAllowed
+    | NamespaceNotAllowed
     | NotDivided
     | GpuTooSmall
     | MigHasNoPeers

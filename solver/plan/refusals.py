@@ -9,7 +9,7 @@ from solver.model.cluster import GpuType, Level
 from solver.model.document import Document
 from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import QueueName
-from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, did_you_mean
+from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, did_you_mean, some_of
 
 
 class UnknownName(Reason, frozen=True, tag="unknown-name"):
@@ -50,6 +50,40 @@ class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
     def __str__(self) -> str:
         what = f"priority class {self.priority_class}" if self.priority_class else "jobs without a priority class"
         return f"queue {self.queue} does not take {what}, only {', '.join(self.allowed)}{at(self.origin)}"
+
+
+class NamespaceNotAllowed(Reason, frozen=True, tag="namespace-not-allowed"):
+    """Jobs of a Kubernetes namespace may not be in this queue, or not with this class.
+
+    `why`: other-queues list the namespace, `allowed`; the closed-queue, or one above it, lists other namespaces; no queue lists it,
+    which is refused (unlisted); or the queue lists it, for other `classes` alone. The empty class is a job without one.
+    """
+
+    namespace: str
+    queue: QueueName
+    why: Literal["other-queues", "closed-queue", "unlisted", "class"]
+    allowed: tuple[QueueName, ...] = ()
+    priority_class: str = ""
+    classes: tuple[str, ...] = ()
+    origin: str = ""
+
+    def __str__(self) -> str:
+        return f"{self._said()}{at(self.origin)}"
+
+    def _said(self) -> str:
+        match self.why:
+            case "other-queues":
+                return f"namespace {self.namespace} may not use queue {self.queue}, only {some_of(self.allowed)}"
+            case "closed-queue":
+                return f"queue {self.queue} is open to listed namespaces alone, and {self.namespace} is not among them"
+            case "unlisted":
+                return f"no queue lists namespace {self.namespace}, and such namespaces may use none"
+            case "class":
+                what = (
+                    f"priority class {self.priority_class}" if self.priority_class else "jobs without a priority class"
+                )
+                only = ", ".join(self.classes)
+                return f"namespace {self.namespace} may not use queue {self.queue} for {what}, only for {only}"
 
 
 class NotDivided(Reason, frozen=True, tag="not-divided"):

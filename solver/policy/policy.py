@@ -50,11 +50,39 @@ class Quota(Document, frozen=True):
     origin: str = ""
 
 
+UnlistedNamespaces = Literal["allowed", "refused"]
+"""Whether namespaces that no queue lists may use the queues that list none."""
+
+
+class NamespaceAccess(Document, frozen=True):
+    """Kubernetes namespaces that may use a queue and those below it: `name` is that of one, or `vision-*` for all that begin so.
+
+    `priority_classes` unset lets in any class that the queue takes. `default`: pods of theirs that name no queue are of this one.
+    `local_queues`: what they may call it beside its own name. `origin` is the place in Git, for messages only.
+    """
+
+    name: str
+    priority_classes: tuple[str, ...] | None = None
+    default: bool = False
+    local_queues: tuple[str, ...] = ()
+    origin: str = ""
+
+    def covers(self, namespace: str) -> bool:
+        """Whether a namespace is meant."""
+        return namespace.startswith(self.name[:-1]) if self.name.endswith("*") else namespace == self.name
+
+    @property
+    def closeness(self) -> tuple[bool, int]:
+        """Of several entries that cover a namespace the largest is the closest: its own name, then the longest beginning."""
+        return not self.name.endswith("*"), len(self.name)
+
+
 class QueueAccess(Document, frozen=True):
-    """The submitters and admins of a queue: subjects such as `group:vision`. Rounds do not read it."""
+    """The submitters and admins of a queue: subjects such as `group:vision`; and the namespaces, which rounds alone read."""
 
     submitters: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
+    namespaces: tuple[NamespaceAccess, ...] = ()
 
 
 class Queue(Document, frozen=True):
@@ -157,7 +185,7 @@ class SchedulingPolicy(Document, frozen=True):
     its end what a job held of which nodes. `logs`: how large logs of tasks get.
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     `host_share`: what a GPU carries of CPU and memory, for pools where that is not an equal part (policy/host_share).
-    `gpu_nodes_for`: which jobs may be on nodes that have GPUs.
+    `gpu_nodes_for`: which jobs may be on nodes that have GPUs. `unlisted_namespaces`: what holds for those that no queue lists.
     """
 
     default_priority_class: str = ""
@@ -182,6 +210,7 @@ class SchedulingPolicy(Document, frozen=True):
     host_share: tuple[HostShare, ...] = ()
     gpu_nodes_for: GpuNodesFor = "all-jobs"
     keep_placements: Duration = Duration(400 * 86_400_000)
+    unlisted_namespaces: UnlistedNamespaces = "allowed"
 
 
 class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
@@ -306,7 +335,20 @@ def _sorted_inside(queue: Queue) -> Queue:
         host_quota=tuple(sorted(queue.host_quota, key=resource_of)),
         pools=None if queue.pools is None else tuple(sorted(queue.pools)),
         priority_classes=None if classes is None else tuple(sorted(classes)),
-        access=QueueAccess(tuple(sorted(queue.access.submitters)), tuple(sorted(queue.access.admins))),
+        access=QueueAccess(
+            tuple(sorted(queue.access.submitters)),
+            tuple(sorted(queue.access.admins)),
+            tuple(sorted(map(_namespace_sorted_inside, queue.access.namespaces), key=lambda entry: entry.name)),
+        ),
+    )
+
+
+def _namespace_sorted_inside(entry: NamespaceAccess) -> NamespaceAccess:
+    classes = entry.priority_classes
+    return msgspec.structs.replace(
+        entry,
+        priority_classes=None if classes is None else tuple(sorted(classes)),
+        local_queues=tuple(sorted(entry.local_queues)),
     )
 
 
@@ -331,7 +373,9 @@ def _without_origins(policy: Policy) -> Policy:
         msgspec.structs.replace(
             queue,
             origin="",
-            access=QueueAccess(),
+            access=QueueAccess(
+                namespaces=tuple(msgspec.structs.replace(entry, origin="") for entry in queue.access.namespaces)
+            ),
             quota=tuple(map(bare, queue.quota)),
             host_quota=tuple(msgspec.structs.replace(entry, origin="") for entry in queue.host_quota),
         )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from solver.model.cluster import GpuType
 from solver.model.workload import QueueName
+from solver.policy.namespace_rules import NamespaceRules
 from solver.policy.ordering import Ordering
 from solver.policy.policy import Policy, Queue
 
@@ -23,12 +24,13 @@ class QuotaLine(NamedTuple):
 class QueueTree:
     """Queues by name and by parent. A parent that does not exist makes its child a root: nothing is lost from view.
 
-    `orderings`: those that were asked for (policy/precedence).
+    `orderings`: those that were asked for (policy/precedence). `namespaces`: which of them may use which queues.
     """
 
     by_name: dict[QueueName, Queue]
     children: dict[QueueName | None, tuple[Queue, ...]]
     orderings: dict[QueueName, Ordering] = field(default_factory=dict)
+    namespaces: NamespaceRules = field(default_factory=NamespaceRules)
     _paths: dict[QueueName, tuple[QueueName, ...]] = field(default_factory=dict)
     _lines: dict[tuple[QueueName, GpuType], tuple[QuotaLine, ...]] = field(default_factory=dict)
     _below_lines: dict[QuotaLine, tuple[QuotaLine, ...]] = field(default_factory=dict)
@@ -42,7 +44,8 @@ class QueueTree:
         for queue in policy.queues:
             parent = queue.parent if queue.parent in by_name else None
             children.setdefault(parent, []).append(queue)
-        return cls(by_name, {parent: tuple(queues) for parent, queues in children.items()})
+        below = {parent: tuple(queues) for parent, queues in children.items()}
+        return cls(by_name, below, namespaces=NamespaceRules.of(policy))
 
     def path(self, name: QueueName) -> tuple[QueueName, ...]:
         """The queue and its ancestors, from the queue up to its root; () for a queue that does not exist."""

@@ -32,6 +32,7 @@ from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
     GpuTooSmall,
+    NamespaceNotAllowed,
     NeverFits,
     NotDivided,
     TooLittleHost,
@@ -41,7 +42,7 @@ from solver.plan.refusals import (
 from solver.policy.policy import Policy, SloClass
 from solver.policy.tree import QueueTree
 from solver.policy.type_weights import weights_of
-from solver.queueing.entry import closed_to, on_hold
+from solver.queueing.entry import barred, closed_to, on_hold, open_to
 from solver.quota.entitlement import Shares, shares_of
 from solver.quota.lending import Weights
 from solver.quota.options import OPTIONS_MAX, Option, options_of, served_alike
@@ -120,7 +121,8 @@ class Gate:
     def admit(self, job: Job) -> Admission:
         """What could be served of this job, however long it waits."""
         spec = job.spec
-        key = (spec.queue, spec.priority_class, spec.task_groups, spec.topology, spec.data)
+        namespace = job.namespace if self.shares.tree.namespaces.say_something else ""
+        key = (spec.queue, spec.priority_class, spec.task_groups, spec.topology, spec.data, namespace)
         return self._known.get(key, lambda: self._judge(job))
 
     def _judge(self, job: Job) -> Admission:
@@ -176,6 +178,12 @@ class Gate:
             return
         for queue in closed_to(self.shares.tree, job.spec.queue, known.name):
             yield ClassNotAllowed(known.name, queue.name, queue.priority_classes or (), queue.origin)
+        tree, name, namespace = self.shares.tree, job.spec.queue, job.namespace
+        bar = barred(tree, name, namespace, known.name)
+        if bar is not None and tree.is_leaf(name):
+            others = open_to(tree, namespace) if bar.kind == "other-queues" else ()
+            named = known.name if bar.kind == "class" else ""
+            yield NamespaceNotAllowed(namespace, name, bar.kind, others, named, bar.classes, bar.origin)
 
     def _unknown_queue(self, name: QueueName) -> UnknownName:
         children = tuple(child.name for child in self.shares.tree.children.get(name, ()))

@@ -8,12 +8,13 @@ from solver.model.amounts import in_words
 from solver.plan.hopes import what_would_help
 from solver.plan.mig_reasons import MigHasNoPeers
 from solver.plan.plan import Inadmissible, Verdict, Waits
-from solver.plan.reason import count
+from solver.plan.reason import count, some_of
 from solver.plan.reasons import AnyReason
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
     GpuTooSmall,
+    NamespaceNotAllowed,
     NeverFits,
     NotDivided,
     UnknownName,
@@ -49,6 +50,8 @@ def _advice(reason: AnyReason) -> str:
             return f"Up to {most} {gpu_type} would fit in queue {queue}." if most else none
         case ClassNotAllowed(queue=queue, allowed=allowed):
             return f"Queue {queue} takes the priority class {' or '.join(allowed)}."
+        case NamespaceNotAllowed():
+            return _open_queue(reason)
         case NeverFits():
             return _smaller_gang(reason)
         case NotDivided() | GpuTooSmall() | MigHasNoPeers():
@@ -57,6 +60,14 @@ def _advice(reason: AnyReason) -> str:
             return _other_name(reason)
         case _:
             return ""
+
+
+def _open_queue(reason: NamespaceNotAllowed) -> str:
+    """Another queue or class, or the line that would let the namespace in."""
+    if reason.why == "class":
+        return f"Use the priority class {' or '.join(reason.classes)} in queue {reason.queue}."
+    other = f"Use queue {some_of(reason.allowed)}, or list" if reason.allowed else "List"
+    return f"{other} {reason.namespace} in access.namespaces of queue {reason.queue}."
 
 
 def _smaller_gang(reason: NeverFits) -> str:

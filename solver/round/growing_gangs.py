@@ -57,7 +57,7 @@ def growing_gangs(
         if job.name in busy or job.name != owner_of(job.name):
             continue
         known, queue = policy.priority_class(job), job.spec.queue
-        if known is None or queue in in_line or not _lets_in(tree, queue, known.name):
+        if known is None or queue in in_line or not _lets_in(tree, job, known.name):
             continue
         if any(task.node not in room.index for task in job.placement):
             continue
@@ -71,9 +71,10 @@ def queues_in_line(candidates: Sequence[StartCandidate], started: Collection[Job
     return {c.job.spec.queue for c in candidates if c.strict and c.job.name not in started}
 
 
-def _lets_in(tree: QueueTree, queue: QueueName, priority_class: str) -> bool:
-    """Whether the queue would let such a job start now. Whose jobs take turns does not: the next turn would take it back."""
-    return lets_in(tree, queue, priority_class) and ordering_of(tree, queue).turns is None
+def _lets_in(tree: QueueTree, job: Job, priority_class: str) -> bool:
+    """Whether its queue would let such a job start now. Whose jobs take turns does not: the next turn would take it back."""
+    queue = job.spec.queue
+    return lets_in(tree, queue, priority_class, job.namespace) and ordering_of(tree, queue).turns is None
 
 
 def _incomplete(snapshot: Snapshot, kept: RoundCache | None) -> list[Job]:

@@ -233,4 +233,6 @@ def test_it_names_the_user_the_lease_and_the_annotations_that_the_code_has() -> 
     ours = {names.DEVICES, names.SHARE, names.SHARING, names.ATTEMPT, names.GANG_PLAN, names.RELEASE, *LEADER.stamp}
     assert ours <= {f"quorate.dev/{word}" for word in RESERVED}
     assert LEASES.path(NAMESPACE, LEASE).endswith("/namespaces/quorate-system/leases/quorate")
-    assert all(policy["spec"].get("failurePolicy", "Fail") == "Fail" for policy in policies("fence", "scope"))
+    assert all(
+        policy["spec"].get("failurePolicy", "Fail") == "Fail" for policy in policies("fence", "scope", "namespaces")
+    )

@@ -239,6 +239,7 @@ def _job(
     evictedAt: Sequence[str] = (),  # noqa: N803
     servedGpuMs: int = 0,  # noqa: N803
     boosted: bool = False,
+    namespace: str = "",
     savedAt: str = "",  # noqa: N803
     limitedTo: str = "",  # noqa: N803
     **rest: Any,
@@ -271,6 +272,7 @@ def _job(
             evicted_at=evicted_at,
             served_gpu_ms=servedGpuMs,
             boosted=boosted,
+            namespace=namespace,
         )
     placement = []
     for index, node in enumerate(nodes):
@@ -306,6 +308,7 @@ def _job(
         spec.time_limit,
         tuple(map(Instant.parse, evictedAt)),
         saved_at=Instant.parse(savedAt) if savedAt else None,
+        namespace=namespace,
     )
 
 

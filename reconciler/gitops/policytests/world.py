@@ -62,7 +62,7 @@ def world_of(test: PolicyTest, compiled: Compiled) -> PolicyTestWorld:
     arriving: list[TraceJob] = []
     for index, written in enumerate(given.jobs):
         for name in written.names:
-            job = Job(name, _submitted(written, begins), _spec(written), written.user)
+            job = Job(name, _submitted(written, begins), _spec(written), written.user, namespace=written.namespace)
             begun = TraceJob(job, _duration(written, job, compiled.policy))
             if written.running is None:
                 arriving.append(begun)

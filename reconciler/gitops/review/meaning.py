@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -54,10 +54,12 @@ def place_of(document: str, compiled: Compiled) -> str:
 
 
 def _lines_of(document: str, *revisions: Compiled) -> Fields:
-    """The places of a queue's quotas, by field: the later revision's where both have one."""
+    """The places of a queue's quotas and namespaces, by field: the later revision's where both have one."""
     kind, _, name = document.partition(" ")
-    queues = (revision.policy.queue(name) for revision in revisions if kind == "Queue")
-    return {f"quota[{entry.gpu_type}]": entry.origin for queue in queues if queue for entry in queue.quota}
+    queues = [queue for revision in revisions if kind == "Queue" and (queue := revision.policy.queue(name))]
+    quotas = {f"quota[{entry.gpu_type}]": entry.origin for queue in queues for entry in queue.quota}
+    listed = (entry for queue in queues for entry in queue.access.namespaces)
+    return quotas | {f"access.namespaces[{entry.name}]": entry.origin for entry in listed}
 
 
 def documents_of(compiled: Compiled) -> dict[str, Fields]:
@@ -96,11 +98,14 @@ def flat(value: Any, path: str = "") -> dict[str, str]:
         inside = [(f"{path}.{key}" if path else key, entry) for key, entry in value.items() if key not in _NOT_MEANING]
     elif isinstance(value, list | tuple):
         inside = [(f"{path}[{_name_of(entry, number)}]", entry) for number, entry in enumerate(value)]
+        # An entry that says no more than what it is called is there all the same.
+        inside = [(where, entry if flat(entry) else _LISTED) for where, entry in inside]
     else:
         return {path: str(value)}
     return {field: text for where, entry in inside for field, text in flat(entry, where).items()}
 
 
+_LISTED: Final = "listed"
 _NOT_MEANING = ("name", "origin", "gpuType")
 """What a document or an entry is called, and where it stands."""
 
@@ -112,7 +117,8 @@ def _name_of(entry: Any, number: int) -> str:
 def _field_changes(before: Fields, after: Fields, lines: Fields) -> Iterator[FieldChange]:
     for field in sorted(before.keys() | after.keys()):
         if before.get(field) != after.get(field):
-            yield FieldChange(field, before.get(field), after.get(field), lines.get(field.rpartition(".")[0], ""))
+            line = lines.get(field) or lines.get(field.rpartition(".")[0], "")
+            yield FieldChange(field, before.get(field), after.get(field), line)
 
 
 def _topology_fields(topology: TopologySpec) -> Fields:

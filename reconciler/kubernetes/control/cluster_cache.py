@@ -21,6 +21,7 @@ from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.pod_view import PodIndex, PodView
 from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.podgroups import GROUPS
+from reconciler.kubernetes.objects.queue_names import LOCAL_QUEUES, LocalQueue
 from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.resource import NODES, PODS, VOLUME_CLAIMS, Resource
 from reconciler.kubernetes.objects.sharing import PodSharing
@@ -35,6 +36,8 @@ from reconciler.kubernetes.objects.storage import (
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from reconciler.kubernetes.objects.world import ClusterModel
 from solver.model.cluster import Node as SolverNode
+from solver.policy.namespace_rules import NamespaceRules
+from solver.policy.policy import Policy
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -89,6 +92,7 @@ class ClusterCache:
             self.watch((CSI_DRIVERS,), CsiDriver, lambda one: self.volumes.driver(one.before, one.after)),
             self.watch((CAPACITIES,), CsiStorageCapacity, lambda one: self.volumes.capacity(one.before, one.after)),
         )
+        self._watch_meaning(LOCAL_QUEUES, self._world.local_queue)
         for group in GROUPS:
             self._watch_meaning(group, self._world.group)
         for controller in CONTROLLERS:
@@ -132,9 +136,15 @@ class ClusterCache:
         for followed in self._followed:
             await followed.settled.wait()
 
-    def declare(self, declared: Iterable[SolverNode], classes: Iterable[str]) -> None:
-        """The nodes and priority classes that Git declares now; said by a pass of another revision, before it looks."""
-        self._world.declare(declared, classes)
+    def declare(self, declared: Iterable[SolverNode], policy: Policy) -> None:
+        """The nodes, priority classes and namespaces that Git declares now; said by a pass of another revision, before it looks."""
+        classes = (known.name for known in policy.priority_classes)
+        self._world.declare(declared, classes, NamespaceRules.of(policy))
+
+    @property
+    def local_queues(self) -> tuple[LocalQueue, ...]:
+        """Those of Kueue, sorted."""
+        return self._world.local_queues
 
     def cluster(self) -> KubernetesCluster:
         """What it all means now."""

@@ -24,6 +24,7 @@ from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.control.actuator import KubernetesActuator
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.devices import Devices
+from reconciler.kubernetes.control.namespace_publication import NamespacePublication
 from reconciler.kubernetes.control.observer import Observer
 from reconciler.kubernetes.control.partitioner import MIG_CONFIGS, MigPartitioner
 from reconciler.kubernetes.control.plane import Handed, PodPlane
@@ -102,9 +103,9 @@ async def acting_plane(
                 clock,
                 log,
             )
-            async with alongside(
-                election.run(), teller.run(), say_what_is_behind(mirror, log), *(each(api, election) for each in beside)
-            ):
+            tenants = NamespacePublication(handed.policies, lambda: mirror.local_queues, where.namespace, log)
+            works = [each(api, election) for each in (tenants.run, *beside)]
+            async with alongside(election.run(), teller.run(), say_what_is_behind(mirror, log), *works):
                 yield PodPlane(mirror, handed, hands, teller)
 
 

@@ -72,7 +72,7 @@ class PodSite:
     async def look(self, in_force: PolicyInForce) -> PodLook:
         """Wait until the watches show what was done, and read them. Raises KubernetesError."""
         if self.plane.handed.memory.is_new(in_force.revision):
-            self.plane.mirror.declare(in_force.nodes, (known.name for known in in_force.policy.priority_classes))
+            self.plane.mirror.declare(in_force.nodes, in_force.policy)
         if self.plane.hands:
             await self.plane.hands.caught_up()
         sight, policy = await _looked(self.plane, in_force.policy)

@@ -11,7 +11,9 @@ from reconciler.kubernetes.objects.membership import GangKey, Membership, member
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
 from reconciler.kubernetes.objects.pods import PodTask, task_of
+from reconciler.kubernetes.objects.queue_names import LocalName, LocalQueue, QueueNames
 from reconciler.kubernetes.objects.wire import Pod
+from solver.policy.namespace_rules import NamespaceRules
 
 PodKey = tuple[str, str]
 
@@ -42,6 +44,9 @@ class GangIndex:
         self._tasks: dict[PodKey, PodTask] = {}
         self._changed: set[GangKey] = set()
         self._stamped: frozenset[str] = frozenset()
+        self._queues = QueueNames()
+        self._renamed: set[str] = set()
+        """Namespaces in which a name may mean another queue than before."""
         self.gangs: dict[GangKey, LivePods] = {}
         self.gang_of: dict[PodKey, GangKey] = {}
         """In which gang a pod is; pods that have ended are in none."""
@@ -91,8 +96,26 @@ class GangIndex:
         self._changed |= self._named.keys()
         return True
 
+    @property
+    def local_queues(self) -> tuple[LocalQueue, ...]:
+        """All that there are, sorted."""
+        return self._queues.local_queues
+
+    def local_queue(self, before: LocalQueue | None, after: LocalQueue | None) -> bool:
+        """A LocalQueue came, changed, or went; whether it makes a difference."""
+        self._renamed |= {known.namespace for known in (before, after) if known}
+        return self._queues.change(before, after)
+
+    def declare(self, rules: NamespaceRules) -> None:
+        """What the policy says of namespaces now."""
+        if self._queues.declare(rules):
+            self._changed |= self._named.keys()
+
     def renewed(self) -> dict[GangKey, Regathered]:
         """The gangs that are not as they were when this was asked last."""
+        if self._renamed:
+            self._changed |= {named for named in self._named if named.namespace in self._renamed}
+            self._renamed.clear()
         before: dict[GangKey, LivePods] = {}
         after: dict[GangKey, LivePods] = {}
         for named in self._changed:
@@ -120,9 +143,20 @@ class GangIndex:
                     del self._made_by[maker]
             return {}
         gangs = gang_pods(named, pods.values(), self._groups, self._controllers, self._task)
-        found = {gang.key: replace(gang, queue_else=self._whose.queue, stamped=self._stamped) for gang in gangs}
+        found = {gang.key: self._as_named(gang) for gang in gangs}
         self._found[named] = tuple(found)
         return found
+
+    def _as_named(self, gang: LivePods) -> LivePods:
+        """With the queues and classes that its names mean in its namespace."""
+        namespace = gang.key.namespace
+        local = {named for named in gang.named_queues if isinstance(named, LocalName)}
+        return replace(
+            gang,
+            queue_else=self._queues.default_queue(namespace) or self._whose.queue,
+            meant={named: self._queues.queue_called(namespace, named) for named in local},
+            stamped=self._stamped,
+        )
 
     def _task(self, pod: Pod) -> PodTask:
         known = self._tasks.get(pod.key)

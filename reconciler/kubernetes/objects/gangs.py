@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from reconciler.kubernetes.objects.controllers import Controller, Stage
 from reconciler.kubernetes.objects.membership import GangKey, Membership, order_of
 from reconciler.kubernetes.objects.podgroups import Group, Source
 from reconciler.kubernetes.objects.pods import PodTask, label_priority
+from reconciler.kubernetes.objects.queue_names import LocalName
 from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import save_remarks
 from reconciler.kubernetes.objects.task_groups import unfollowed
@@ -43,8 +44,9 @@ class LivePods:
 
     `least`: how many have to be there, those that are done among them; None: not known.
     `comes_later`: of what else than its controller makes it a gang, what that controller makes in turn, and has not made yet.
-    `queue_else`: its queue where none is named. `stamped`: what `priorityClassName` may say without anybody having named a class:
-    the cluster's default (`globalDefault`), where the policy has no class of that name.
+    `queue_else`: its queue where none is named; `meant`: the queue that is meant by each LocalName. `stamped`: what
+    `priorityClassName` may say without anybody having named a class: the cluster's default (`globalDefault`), where the policy has
+    no class of that name.
     """
 
     key: GangKey
@@ -56,6 +58,7 @@ class LivePods:
     disagrees: bool = False
     comes_later: tuple[Stage, ...] = ()
     queue_else: str = ""
+    meant: Mapping[str, str] = field(default_factory=dict)
     stamped: frozenset[str] = frozenset()
 
     @cached_property
@@ -81,9 +84,17 @@ class LivePods:
     @property
     def queue(self) -> str:
         """Its queue: what pods say, else the PodGroup, else what made the pods."""
-        said = next((task.queue for task in self._speaking if task.queue), "")
+        return next(map(self._meant, self.named_queues), self.queue_else)
+
+    @property
+    def named_queues(self) -> Iterator[str]:
+        """What is named as its queue, the first of which counts."""
         objects = (self.group, self.controller)
-        return said or next((known.queue for known in objects if known and known.queue), self.queue_else)
+        yield from (task.queue for task in self._speaking if task.queue)
+        yield from (known.queue for known in objects if known and known.queue)
+
+    def _meant(self, named: str) -> str:
+        return self.meant.get(named, named) if isinstance(named, LocalName) else named
 
     @property
     def submitted_at(self) -> Instant:
@@ -190,7 +201,7 @@ class LivePods:
             yield from unfollowed(task.pod.metadata for task in self.tasks)
 
     def _differences(self) -> Iterator[Refusal]:
-        queues = {task.queue for task in self.tasks if task.queue}
+        queues = {self._meant(task.queue) for task in self.tasks if task.queue}
         if len(queues) > 1:
             yield Refusal("several-queues", f"its pods name the queues {', '.join(sorted(queues))}", "Name one.")
         classes = {label_priority(task.pod.metadata) or self._own_class(task) for task in self.tasks} - {""}

@@ -336,6 +336,7 @@ def _job(
         saved_at=saved_at(pods, started_at),
         # What takes a pod's place is another one: of what the first was promised it knows nothing.
         leaves="unpromised" if placement else "freely",
+        namespace=gang.key.namespace,
     )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.amounts import amount, up
 from reconciler.kubernetes.objects.limits import limit_refusals, own_limit
+from reconciler.kubernetes.objects.queue_names import LocalName
 from reconciler.kubernetes.objects.remarks import Refusal
 from reconciler.kubernetes.objects.requests import Requests, most_of, request_key, requests_in
 from reconciler.kubernetes.objects.wire import Labels, Meta, Pod, instant_of
@@ -69,10 +70,12 @@ def task_of(pod: Pod) -> PodTask:
 
 
 def queue_of(meta: Meta) -> str:
-    """The queue that an object names, ours before all others; "" where it names none."""
-    return names.label_or_annotation(
-        meta, names.QUEUE, names.KUEUE_QUEUE, names.KAI_QUEUE, names.VOLCANO_QUEUE, names.VOLCANO_JOB_QUEUE
-    )
+    """The queue that an object names, ours before all others, and Kueue's label as a LocalName; "" where it names none."""
+    own = names.label_or_annotation(meta, names.QUEUE)
+    local = "" if own else names.label_or_annotation(meta, names.KUEUE_QUEUE)
+    if local:
+        return LocalName(local)
+    return own or names.label_or_annotation(meta, names.KAI_QUEUE, names.VOLCANO_QUEUE, names.VOLCANO_JOB_QUEUE)
 
 
 def label_priority(meta: Meta) -> str:

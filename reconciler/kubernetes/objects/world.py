@@ -24,6 +24,7 @@ from reconciler.kubernetes.objects.neighbours import Saying, means
 from reconciler.kubernetes.objects.nodes import PublishedGpus
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
+from reconciler.kubernetes.objects.queue_names import LocalQueue
 from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.start_sequence import StartSequence
@@ -31,6 +32,7 @@ from reconciler.kubernetes.objects.wire import KubeCondition, KubeNode, Meta, Po
 from solver.model.cluster import Node as SolverNode
 from solver.model.cluster import NodeName
 from solver.model.node_sets import NodeSet
+from solver.policy.namespace_rules import NO_RULES, NamespaceRules
 
 
 @dataclass(slots=True)
@@ -71,12 +73,18 @@ class ClusterModel:
         """There are gangs that stand at the end, and not yet in their place."""
         self.work = Work()
 
-    def declare(self, declared: Iterable[SolverNode], classes: Iterable[str] = ()) -> None:
+    def declare(
+        self,
+        declared: Iterable[SolverNode],
+        classes: Iterable[str] = (),
+        namespaces: NamespaceRules = NO_RULES,
+    ) -> None:
         """What Git declares now.
 
         The nodes: what it says of those that are there goes before their labels (`joined`). The priority classes: one that the API
-        server gives to pods that name none counts only if it is among them.
+        server gives to pods that name none counts only if it is among them. The namespaces: what pods of theirs call their queues.
         """
+        self._gathering.declare(namespaces)
         self._inventory.declare({node.name: node for node in declared})
         self._classes = frozenset(classes)
         self._gathering.stamp(self._defaults - self._classes)
@@ -88,6 +96,15 @@ class ClusterModel:
         if after and after.global_default:
             self._defaults |= {after.metadata.name}
         return self._gathering.stamp(self._defaults - self._classes)
+
+    @property
+    def local_queues(self) -> tuple[LocalQueue, ...]:
+        """Those of Kueue, sorted."""
+        return self._gathering.local_queues
+
+    def local_queue(self, before: LocalQueue | None, after: LocalQueue | None) -> bool:
+        """A LocalQueue; whether it makes a difference: one does to what pods of its namespace call their queues."""
+        return self._gathering.local_queue(before, after)
 
     def quota(self, before: ResourceQuota | None, after: ResourceQuota | None) -> bool:
         """A ResourceQuota; whether it makes a difference: one does to gangs that wait for pods in its namespace."""
@@ -262,10 +279,14 @@ def cluster_of(
     whose: PodOwnership = OURS,
     priority_classes: Iterable[KubePriorityClass] = (),
     classes: Iterable[str] = (),
+    namespaces: NamespaceRules = NO_RULES,
+    local_queues: Iterable[LocalQueue] = (),
 ) -> KubernetesCluster:
-    """The world that these objects are, whatever order they come in. `declared`, `classes`: nodes and classes that Git declares."""
+    """The world that these objects are, whatever order they come in. `declared`, `classes`, `namespaces`: what Git declares."""
     world = ClusterModel(whose)
-    world.declare(declared, classes)
+    world.declare(declared, classes, namespaces)
+    for local in local_queues:
+        world.local_queue(None, local)
     for known in priority_classes:
         world.priority_class(None, known)
     for node in nodes:

@@ -17,7 +17,7 @@ from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Dependency, Job, JobName, JobSpec, QueueName, SecretUse, TaskGroup
 from solver.plan.plan import Plan
-from solver.policy.policy import Policy
+from solver.policy.policy import NamespaceAccess, Policy, Queue, QueueAccess, policy_of
 from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.backfill.document_worlds import declared_worlds
@@ -78,6 +78,18 @@ def test_it_decides_the_same_where_something_is_reserved(known: tuple[Snapshot, 
 @given(declared_worlds())
 def test_it_decides_the_same_where_documents_reserve(known: tuple[Snapshot, Policy]) -> None:
     same_decision(*known)
+
+
+def test_it_decides_the_same_where_namespaces_are_listed() -> None:
+    access = QueueAccess(namespaces=(NamespaceAccess("vision-*"),))
+    jobs = [
+        msgspec.structs.replace(job(f"{namespace}.pod.a", "team", 1, 1), namespace=namespace)
+        for namespace in ("vision-1", "language")
+    ]
+    world = snapshot_of(Instant(5), [node("n1", 2)], jobs)
+    policy = policy_of((Queue(QueueName("team"), access=access),))
+    same_decision(world, policy)
+    assert [one.namespace for one in aliased(world, KEY, frozenset()).jobs] == ["language", "vision-1"]
 
 
 def talkative() -> Snapshot:
@@ -166,7 +178,9 @@ def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
     """What is new in a job, or in flight, is not published before somebody has decided how."""
     hidden = {"name", "user", "spec", "held_by"}
     carried = {"submitted_at", "phase", "attempt", "started_at", "placement", "time_limit", "evicted_at"}
-    assert set(Job.__struct_fields__) == hidden | carried | {"served_gpu_ms", "boosted", "saved_at", "leaves"}
+    # A namespace is carried as queues are: a change of what they list is planned by its name.
+    carried |= {"served_gpu_ms", "boosted", "saved_at", "leaves", "namespace"}
+    assert set(Job.__struct_fields__) == hidden | carried
     left_out_or_hidden = {"command", "env", "secrets", "container", "depends_on", "array", "data"}
     assert set(JobSpec.__struct_fields__) - left_out_or_hidden == {
         "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type",

@@ -59,6 +59,7 @@ INTERNAL_IN_LISTS = {
     "MemoryQuota": {"origin"},
     "Protection": {"origin"},
     "Evictions": {"origin"},
+    "NamespaceAccess": {"origin"},
 }
 QUANTITIES = {
     MilliGpu: "number of GPUs",

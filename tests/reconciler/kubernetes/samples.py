@@ -11,8 +11,10 @@ from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.controllers import controller_of
 from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.podgroups import group_of
+from reconciler.kubernetes.objects.queue_names import LocalQueue
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import cluster_of
+from solver.policy.namespace_rules import NO_RULES, NamespaceRules
 
 Sent = dict[str, Any]
 
@@ -81,7 +83,12 @@ def from_yaml(text: str) -> list[Sent]:
 
 
 def cluster(
-    nodes: Iterable[Sent], pods: Iterable[Sent], groups: Iterable[Sent] = (), controllers: Iterable[Sent] = ()
+    nodes: Iterable[Sent],
+    pods: Iterable[Sent],
+    groups: Iterable[Sent] = (),
+    controllers: Iterable[Sent] = (),
+    namespaces: NamespaceRules = NO_RULES,
+    local_queues: Iterable[LocalQueue] = (),
 ) -> KubernetesCluster:
     """What it all means."""
     return cluster_of(
@@ -89,6 +96,8 @@ def cluster(
         [read(sent, Pod) for sent in pods],
         [group_of(sent) for sent in groups],
         [controller_of(sent) for sent in controllers],
+        namespaces=namespaces,
+        local_queues=local_queues,
     )
 
 

@@ -243,6 +243,15 @@ def test_each_reason_is_of_one_of_the_two_kinds() -> None:
     of_policy = {
         "QuotaMax", "StrictOrder", "Held", "AwaitsRelease", "BeyondGuarantee", "FallbackLater", "RoundCutShort", "MigGeometry",
     }  # fmt: skip
-    never = {"UnknownName", "ClassNotAllowed", "NotDivided", "GpuTooSmall", "MigHasNoPeers", "AboveMax", "NeverFits"}
+    never = {
+        "UnknownName",
+        "ClassNotAllowed",
+        "NamespaceNotAllowed",
+        "NotDivided",
+        "GpuTooSmall",
+        "MigHasNoPeers",
+        "AboveMax",
+        "NeverFits",
+    }
     every = {spelt(kind.__struct_config__.tag) for kind in typing.get_args(AnyReason)}
     assert {spelt(kind.__struct_config__.tag) for kind in NODES_WOULD_DO} == every - of_policy - never

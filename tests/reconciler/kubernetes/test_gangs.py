@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from reconciler.kubernetes.objects.podgroups import group_of
+from reconciler.kubernetes.objects.queue_names import LOCAL_QUEUES, LocalQueue
+from reconciler.kubernetes.objects.wire import read
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.quantities import Duration, Instant, Memory, MilliGpu
-from solver.model.workload import TaskPlacement
+from solver.model.workload import QueueName, TaskPlacement
+from solver.policy.namespace_rules import NamespaceRules
+from solver.policy.policy import NamespaceAccess, Queue, QueueAccess, policy_of
 from tests.reconciler.kubernetes.rounds import placed
 from tests.reconciler.kubernetes.samples import Sent, cluster, codes, from_yaml, node, pod, queued, the_gang
 
@@ -435,6 +439,77 @@ def test_queue_and_class_are_ours_before_everybody_elses(
     job = the_gang(cluster(NODES, [sent])).job
     assert job is not None
     assert (job.spec.queue, job.spec.priority_class) == (queue, priority)
+
+
+RULES = NamespaceRules.of(
+    policy_of(
+        (
+            Queue(QueueName("research"), access=QueueAccess(namespaces=(NamespaceAccess("vision", default=True),))),
+            Queue(
+                QueueName("product"),
+                access=QueueAccess(namespaces=(NamespaceAccess("vi*", default=True, local_queues=("main", "fast")),)),
+            ),
+        )
+    )
+)
+KUEUE = "kueue.x-k8s.io/queue-name"
+IN_VISION = LocalQueue("vision", "main", "vision-cq")
+
+
+@pytest.mark.parametrize(
+    ("labels", "local_queues", "queue"),
+    [
+        ({}, (), "research"),
+        ({"quorate.dev/queue": "other"}, (), "other"),
+        ({KUEUE: "main"}, (), "product"),
+        ({KUEUE: "main"}, (IN_VISION,), "vision-cq"),
+        ({KUEUE: "main"}, (LocalQueue("language", "main", "language-cq"),), "product"),
+        ({KUEUE: "fast"}, (IN_VISION,), "product"),
+        ({KUEUE: "research"}, (IN_VISION,), "research"),
+        ({KUEUE: "research"}, (LocalQueue("vision", "research", "vision-cq"),), "vision-cq"),
+        ({KUEUE: "of-nobody"}, (IN_VISION,), "of-nobody"),
+        ({"quorate.dev/queue": "main", KUEUE: "fast"}, (IN_VISION,), "main"),
+        ({"kai.scheduler/queue": "main"}, (IN_VISION,), "main"),
+    ],
+)
+def test_a_namespace_has_a_queue_by_default_and_names_of_its_own(
+    labels: Sent, local_queues: tuple[LocalQueue, ...], queue: str
+) -> None:
+    sent = pod("p", labels=queued(labels))
+    job = the_gang(cluster(NODES, [sent], namespaces=RULES, local_queues=local_queues)).job
+    assert job is not None
+    assert (job.namespace, job.spec.queue, type(job.spec.queue)) == ("vision", queue, str)
+
+
+def test_what_makes_pods_may_name_a_local_queue_too() -> None:
+    sent = from_yaml("""
+        apiVersion: batch/v1
+        kind: Job
+        metadata: {name: train, namespace: vision, labels: {kueue.x-k8s.io/queue-name: main}}
+        spec: {parallelism: 1, completions: 1, completionMode: Indexed}
+    """)
+    labels = queued({"batch.kubernetes.io/job-name": "train", "batch.kubernetes.io/job-completion-index": "0"})
+    seen = cluster(NODES, [pod("p", labels=labels)], controllers=sent, namespaces=RULES, local_queues=[IN_VISION])
+    job = the_gang(seen).job
+    assert job is not None
+    assert job.spec.queue == "vision-cq"
+
+
+def test_two_names_of_one_queue_are_one_queue() -> None:
+    gang = {"quorate.dev/gang": "pair", "quorate.dev/gang-size": "2"}
+    both = [
+        pod("one", labels=queued({KUEUE: "main"}), annotations=gang),
+        pod("two", labels=queued({"quorate.dev/queue": "vision-cq"}), annotations=gang),
+    ]
+    assert codes(the_gang(cluster(NODES, both, local_queues=[IN_VISION]))) == []
+    assert codes(the_gang(cluster(NODES, both))) == ["several-queues"]
+
+
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
+def test_a_local_queue_names_a_cluster_queue(version: str) -> None:
+    sent = {"metadata": {"name": "main", "namespace": "vision"}, "spec": {"clusterQueue": "vision-cq", "x": 1}}
+    assert f"kueue.x-k8s.io/{version}" in {resource.version for resource in LOCAL_QUEUES.resources}
+    assert LOCAL_QUEUES.read(read(sent, LOCAL_QUEUES.written)) == IN_VISION
 
 
 @pytest.mark.parametrize("said", ["999999999999999w", "100000h", "3650000d"])

@@ -12,10 +12,14 @@ from reconciler.kubernetes.objects.cluster import ClusterIndex, KubernetesCluste
 from reconciler.kubernetes.objects.controllers import Controller, controller_of
 from reconciler.kubernetes.objects.disruption import KubePriorityClass
 from reconciler.kubernetes.objects.podgroups import Group, group_of
+from reconciler.kubernetes.objects.queue_names import LocalQueue
 from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import ClusterModel, cluster_of
 from solver.model.document import encode
+from solver.model.workload import JobName, QueueName
+from solver.policy.namespace_rules import NO_RULES, NamespaceRules, QueueEntry
+from solver.policy.policy import NamespaceAccess
 from tests.drawn import worlds
 from tests.reconciler.kubernetes.samples import Sent, node, pod, queued
 
@@ -57,6 +61,7 @@ PODS = st.fixed_dictionaries(
         "namespace": st.sampled_from(["vision", "vision", "other"]),
         "spec": st.sampled_from(SPECS),
         "gang": st.sampled_from(["", "", "g"]),
+        "queue": st.sampled_from(["q", "q", "local", "none"]),
         "source": st.sampled_from(["quorate.dev/gang", "batch.kubernetes.io/job-name"]),
         "app": st.sampled_from(["a", "b"]),
         "within": st.sampled_from(["", "", RACK, "nvidia.com/gpu.clique"]),
@@ -86,7 +91,19 @@ NODES = st.fixed_dictionaries(
 GROUPS = st.sampled_from(["gang-1", "gang-2", "basic"])
 JOBS = st.sampled_from(["Indexed", "NonIndexed"])
 CLASSES = st.tuples(st.sampled_from(["usual", "other"]), st.booleans())
-Kind = Literal["pod", "node", "group", "controller", "priority_class", "declare", "look"]
+LOCAL_QUEUES = st.tuples(st.sampled_from(["vision", "other"]), st.sampled_from(["a", "b"]))
+RULES = st.sampled_from(
+    [
+        NamespaceRules(tuple(QueueEntry(QueueName(queue), entry) for queue, entry in entries))
+        for entries in (
+            (),
+            (("a", NamespaceAccess("vision", default=True)),),
+            (("a", NamespaceAccess("*", default=True)), ("b", NamespaceAccess("other", local_queues=("main",)))),
+            (("b", NamespaceAccess("*", local_queues=("main",))), ("a", NamespaceAccess("vision", default=True))),
+        )
+    ]
+)
+Kind = Literal["pod", "node", "group", "controller", "priority_class", "local_queue", "declare", "look"]
 
 
 class Deed(NamedTuple):
@@ -110,7 +127,8 @@ DEEDS = st.lists(
         deeds("group", GROUPS),
         deeds("controller", JOBS),
         deeds("priority_class", CLASSES),
-        deeds("declare", st.sets(st.sampled_from(["usual", "other"]))),
+        deeds("local_queue", LOCAL_QUEUES),
+        deeds("declare", st.tuples(st.sets(st.sampled_from(["usual", "other"])), RULES)),
         deeds("look", st.none()),
     ),
     min_size=6,
@@ -119,7 +137,8 @@ DEEDS = st.lists(
 
 
 def sent_pod(drawn: dict[str, Any], revision: int) -> Pod:
-    labels = {"app": drawn["app"], **({drawn["source"]: drawn["gang"]} if drawn["gang"] else {})}
+    queue = {"q": {}, "local": queued({"kueue.x-k8s.io/queue-name": "main"}), "none": queued({})}[drawn["queue"]]
+    labels = {"app": drawn["app"], **queue, **({drawn["source"]: drawn["gang"]} if drawn["gang"] else {})}
     said = {"quorate.dev/devices": drawn["devices"], "kueue.x-k8s.io/podset-required-topology": drawn["within"]}
     written = {key: value for key, value in said.items() if value}
     asked = {"rdma/hca": drawn["nics"], MIG: str(int(drawn["mig"]))}
@@ -185,8 +204,10 @@ class Told:
             "group": {},
             "controller": {},
             "priority_class": {},
+            "local_queue": {},
         }
         self.classes: set[str] = set()
+        self.rules = NO_RULES
 
     def tell(self, kind: Kind, key: object, after: Any) -> bool:
         before = self.there[kind].pop(key, None)
@@ -209,8 +230,12 @@ class Told:
                 name, is_default = deed.drawn
                 self.tell("priority_class", name, None if deed.deletes else sent_class(name, is_default))
             case "declare":
-                self.classes = deed.drawn
-                self.world.declare((), self.classes)
+                self.classes, self.rules = deed.drawn
+                self.world.declare((), self.classes, self.rules)
+            case "local_queue":
+                namespace, queue = deed.drawn
+                local = None if deed.deletes else LocalQueue(namespace, "main", queue)
+                self.tell("local_queue", namespace, local)
             case "look":
                 self.world.cluster()
 
@@ -223,6 +248,8 @@ class Told:
             there["controller"].values(),
             priority_classes=there["priority_class"].values(),
             classes=self.classes,
+            namespaces=self.rules,
+            local_queues=there["local_queue"].values(),
         )
 
 
@@ -310,6 +337,32 @@ def work_of(told: Told) -> tuple[int, int, int]:
 def tell_pod(told: Told, sent: Sent) -> bool:
     read_pod = read(sent, Pod)
     return told.tell("pod", read_pod.key, read_pod)
+
+
+def test_what_pods_call_their_queues_follows_local_queues_and_the_policy() -> None:
+    told = many()
+    tell_pod(told, pod("local", 1, labels=queued({"kueue.x-k8s.io/queue-name": "main"})))
+    tell_pod(told, pod("default", 1, labels=queued({})))
+
+    def queues() -> list[str]:
+        gangs = told.world.cluster().index.gangs
+        jobs = [gangs[JobName(f"vision.pod.{name}")].job for name in ("local", "default")]
+        return [job.spec.queue if job else "" for job in jobs]
+
+    assert queues() == ["main", ""]
+    assert told.tell("local_queue", "vision", LocalQueue("vision", "main", "a"))
+    assert queues() == ["a", ""]
+    work_of(told)
+    assert told.tell("local_queue", "vision", LocalQueue("vision", "main", "b"))
+    assert queues() == ["b", ""]
+    assert work_of(told)[1:] == (1, 1), "the gang that calls it so"
+    rules = NamespaceRules((QueueEntry(QueueName("c"), NamespaceAccess("*", default=True, local_queues=("main",))),))
+    told.world.declare((), (), rules)
+    assert queues() == ["b", "c"]
+    told.tell("local_queue", "vision", None)
+    assert queues() == ["c", "c"]
+    told.world.declare(())
+    assert queues() == ["main", ""]
 
 
 def test_only_what_has_changed_is_made_anew() -> None:

@@ -32,7 +32,15 @@ from solver.plan.estimates import EarliestStart
 from solver.plan.extent import extent_of
 from solver.plan.plan import Bind, LayerResult, Plan, Release, Starts, Waits
 from solver.policy.ordering import OrderBy, Ordering
-from solver.policy.policy import PriorityClass, Queue, StopPolicy, policy_of
+from solver.policy.policy import (
+    NamespaceAccess,
+    PriorityClass,
+    Queue,
+    QueueAccess,
+    SchedulingPolicy,
+    StopPolicy,
+    policy_of,
+)
 from solver.round.solve import solve
 from tests.solver.worlds import job, node, quota_of
 
@@ -257,6 +265,28 @@ def test_starting_what_a_queue_does_not_let_in_is_found() -> None:
     ):
         plan = msgspec.structs.replace(good(), policy=spoilt.digest)
         assert [violation.rule for violation in violations(WORLD, spoilt, plan)] == [rule]
+
+
+def test_starting_what_a_namespace_may_not_is_found() -> None:
+    world = msgspec.structs.replace(
+        WORLD, jobs=tuple(msgspec.structs.replace(known, namespace="vision") for known in WORLD.jobs)
+    )
+    batch = PriorityClass("batch")
+    for listed, unlisted, found in (
+        ((NamespaceAccess("vision"),), "allowed", 0),
+        ((NamespaceAccess("vis*"),), "refused", 0),
+        ((NamespaceAccess("vision-*"),), "allowed", 1),
+        ((NamespaceAccess("visio"), NamespaceAccess("vision", ("batch",))), "allowed", 1),
+        ((NamespaceAccess("vision", ("batch",)), NamespaceAccess("*")), "allowed", 0),
+        ((), "allowed", 0),
+        ((), "refused", 1),
+    ):
+        settings = SchedulingPolicy(unlisted_namespaces=unlisted)  # type: ignore[arg-type]
+        queue = Queue(QueueName("q"), access=QueueAccess(namespaces=listed))
+        policy = policy_of((queue,), (batch,), settings)
+        plan = msgspec.structs.replace(good(), policy=policy.digest, snapshot=world.digest)
+        rules = [violation.rule for violation in violations(world, policy, plan)]
+        assert rules == ["namespace"] * found, (listed, unlisted)
 
 
 @pytest.mark.parametrize(

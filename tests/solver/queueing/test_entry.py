@@ -8,13 +8,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.model.snapshot import Snapshot
-from solver.model.workload import QueueName
+from solver.model.workload import Job, QueueName
 from solver.plan.plan import Bind, Inadmissible, Plan, Waits
 from solver.plan.reasons import HeldReason
-from solver.plan.refusals import ClassNotAllowed
-from solver.policy.policy import Policy, policy_of
+from solver.plan.refusals import ClassNotAllowed, NamespaceNotAllowed
+from solver.policy.policy import NamespaceAccess, Policy, QueueAccess, UnlistedNamespaces, policy_of
 from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.worlds import TYPES, policies, quota_of, snapshots
@@ -23,6 +24,7 @@ many = worlds(100)
 
 BELOW = {"org": ("left", "r1", "r2"), "right": ("r1", "r2"), "r1": ("r1",)}
 """The leaves at or below a queue of the random policies."""
+Listed = list[tuple[str, NamespaceAccess]]
 
 
 @many
@@ -64,6 +66,60 @@ def test_no_user_is_lifted_above_a_cap(snapshot: Snapshot, policy: Policy, name:
     capped = changed(policy, name, quota=tuple(quota_of(gpu_type, per_user=cap) for gpu_type in TYPES))
     before, after = held_by_user(snapshot, name, None), held_by_user(snapshot, name, solve(snapshot, capped, optimise))
     assert all(gpus <= max(cap, before[who]) for who, gpus in after.items())
+
+
+PATTERNS = ("vision", "vision-*", "lab-*", "*")
+NAMESPACES = ("", "vision", "vision-2", "lab-7", "guests")
+
+entries = st.builds(
+    NamespaceAccess, st.sampled_from(PATTERNS), st.none() | st.sampled_from([("training",), ("batch", "inference")])
+)
+lists = st.lists(st.tuples(st.sampled_from(sorted(BELOW)), entries), max_size=4)
+
+
+@many
+@given(snapshots(), policies(), lists, st.sampled_from(["allowed", "refused"]), st.data())
+def test_a_namespace_uses_the_queues_that_list_it_and_no_running_job_leaves_for_that(
+    snapshot: Snapshot, policy: Policy, listed: Listed, unlisted: UnlistedNamespaces, data: st.DataObject
+) -> None:
+    for name in {name for name, _ in listed}:
+        access = QueueAccess(namespaces=tuple(entry for queue, entry in listed if queue == name))
+        policy = changed(policy, name, access=access)
+    scheduling = msgspec.structs.replace(policy.scheduling, unlisted_namespaces=unlisted)
+    policy = msgspec.structs.replace(policy, scheduling=scheduling)
+    drawn = [msgspec.structs.replace(job, namespace=data.draw(st.sampled_from(NAMESPACES))) for job in snapshot.jobs]
+    world = msgspec.structs.replace(snapshot, jobs=tuple(drawn))
+    plan = solve(world, policy, optimise)
+    assert violations(world, policy, plan) == ()
+    barred = [job for job in world.pending if not may_use(job, listed, unlisted)]
+    told = {
+        verdict.job
+        for verdict in plan.verdicts
+        if isinstance(verdict, Inadmissible) and any(isinstance(why, NamespaceNotAllowed) for why in verdict.reasons)
+    }
+    assert told == {job.name for job in barred}
+    emptied = msgspec.structs.replace(world, jobs=tuple(job for job in world.jobs if job not in barred))
+    assert plan.steps == solve(emptied, policy, optimise).steps, "a job that may not be there takes part in the round"
+
+
+def may_use(job: Job, listed: Listed, unlisted: UnlistedNamespaces) -> bool:
+    """By the rule's own words."""
+    means = {"vision": "vision", "vision-*": "vision-", "lab-*": "lab-", "*": ""}
+    everywhere = [(queue, entry) for queue, entry in listed if fits(job.namespace, means[entry.name], entry.name)]
+    on_path = [queue for queue, _ in listed if job.spec.queue in BELOW[queue]]
+    if not job.namespace:
+        return True
+    if not everywhere:
+        return unlisted == "allowed" and not on_path
+    return any(
+        entry.priority_classes is None or job.spec.priority_class in entry.priority_classes
+        for queue, entry in everywhere
+        if job.spec.queue in BELOW[queue]
+    )
+
+
+def fits(namespace: str, beginning: str, pattern: str) -> bool:
+    return namespace.startswith(beginning) if pattern.endswith("*") else namespace == beginning
 
 
 def changed(policy: Policy, name: str, **fields: object) -> Policy:

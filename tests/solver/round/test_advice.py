@@ -16,6 +16,7 @@ from solver.plan.reasons import AnyReason, HostResources, ScarceResource
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
+    NamespaceNotAllowed,
     NeverFits,
     TooLittleHost,
     TooLittleResource,
@@ -74,6 +75,15 @@ def test_what_no_node_has_is_said_with_what_the_largest_has() -> None:
         (
             ClassNotAllowed("batch", TEAM, ("inference", "training")),
             "Queue team takes the priority class inference or training.",
+        ),
+        (
+            NamespaceNotAllowed("lab", TEAM, "other-queues", tuple(map(QueueName, "abcdefg"))),
+            "Use queue a, b, c, d, e and 2 more, or list lab in access.namespaces of queue team.",
+        ),
+        (NamespaceNotAllowed("lab", TEAM, "unlisted"), "List lab in access.namespaces of queue team."),
+        (
+            NamespaceNotAllowed("lab", TEAM, "class", priority_class="inference", classes=("batch", "training")),
+            "Use the priority class batch or training in queue team.",
         ),
         (never(2, 16, 0), "Tasks of up to 8 H100 would fit a node."),
         (never(4, 8, 3), "Up to 3 tasks of group worker would fit."),

@@ -102,7 +102,16 @@ def test_each_reason_says_what_would_help(reason: AnyReason, helps: str) -> None
 
 def test_no_reason_to_wait_is_forgotten() -> None:
     """Those that can never be are answered by the advice instead."""
-    never = {"UnknownName", "ClassNotAllowed", "NotDivided", "GpuTooSmall", "MigHasNoPeers", "AboveMax", "NeverFits"}
+    never = {
+        "UnknownName",
+        "ClassNotAllowed",
+        "NamespaceNotAllowed",
+        "NotDivided",
+        "GpuTooSmall",
+        "MigHasNoPeers",
+        "AboveMax",
+        "NeverFits",
+    }
     every = {kind.__name__ for kind in typing.get_args(AnyReason)}
     assert {type(reason).__name__ for reason, _ in HELPS} == every - never
 

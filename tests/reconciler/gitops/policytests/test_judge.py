@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from reconciler.documents.files import Files
@@ -44,7 +46,14 @@ THEN = 12
 """The line of the first statement."""
 
 
-def conducted(given: str, *then: str, lasts: str = "0s", events: str = "[]", pools: str = POOLS) -> PolicyTestResult:
+def conducted(
+    given: str,
+    *then: str,
+    lasts: str = "0s",
+    events: str = "[]",
+    pools: str = POOLS,
+    policy: Mapping[str, str] = POLICY,
+) -> PolicyTestResult:
     text = (
         "apiVersion: quorate.dev/v1\nkind: PolicyTest\nmetadata: {name: t}\nspec:\n  why: it matters\n"
         f"  for: {lasts}\n  events: {events}\n  given:\n    pools: {pools}\n    jobs: "
@@ -52,10 +61,26 @@ def conducted(given: str, *then: str, lasts: str = "0s", events: str = "[]", poo
         + "\n  then:\n"
         + "".join(f"    - {{{statement}}}\n" for statement in then)
     )
-    files = {path: content.encode() for path, content in (POLICY | {"policies/tests/t.yaml": text}).items()}
+    files = {path: content.encode() for path, content in {**policy, "policies/tests/t.yaml": text}.items()}
     reading = read_repository(Files(files))
     compiled = reading.checked()
     return conduct(reading.tests[0], compiled, optimise)
+
+
+OF_NAMESPACES = """[
+  {name: own, queue: a, gpus: 1, gpuTypes: [H100], namespace: team-a},
+  {name: other, queue: a, gpus: 1, gpuTypes: [H100], namespace: team-b},
+  {name: bare, queue: a, gpus: 1, gpuTypes: [H100]}]"""
+
+
+def test_jobs_of_a_namespace_may_be_in_the_queues_that_list_it() -> None:
+    listing = {"policies/a.yaml": queue("a", "{parent: org, access: {namespaces: [{name: team-a}]}}")}
+    then = (
+        "job: own, must: start",
+        "job: bare, must: start",
+        "job: other, must: be-inadmissible, because: namespace-not-allowed",
+    )
+    assert conducted(OF_NAMESPACES, *then, policy=POLICY | listing).failures == ()
 
 
 STATEMENTS = [

@@ -210,6 +210,28 @@ def test_a_job_whose_pool_is_closed_to_its_queue_could_never_start_again() -> No
     ]
 
 
+def test_a_change_of_namespaces_tells_which_jobs_it_refuses_and_which_could_not_come_back() -> None:
+    base = side("base", repository(3, vision=RUNS_ON, language=RUNS_ON))
+    closed = "{access: {namespaces: [\n  {name: core}]}, quota: [{gpuType: H100, guaranteed: 8}]}"
+    head = side("head", repository(3, vision=closed, language=RUNS_ON))
+    jobs = [
+        msgspec.structs.replace(job(name, "vision", on=on), namespace=namespace)
+        for name, on, namespace in (("c-runs", "n1", "core"), ("l-runs", "n2", "lab"), ("l-waits", "", "lab"))
+    ]
+    found = review(snapshot_of(NOW, base.compiled.nodes, jobs), base, head, optimise)
+    why = "queue vision is open to listed namespaces alone, and lab is not among them (policies/vision.yaml:5)"
+    (waits,) = found.jobs
+    assert (waits.job, waits.before, waits.after, waits.reasons) == ("l-waits", "starts", "inadmissible", (why,))
+    assert waits.would_help == ("List lab in access.namespaces of queue vision.",)
+    (runs,) = found.unrestartable
+    assert (runs.job, runs.reasons, runs.already) == ("l-runs", (why,), False)
+    assert found.evicted_by_change == ()
+    (document,) = found.documents
+    assert [(field.field, field.after, field.origin) for field in document.fields] == [
+        ("access.namespaces[core]", "listed", "policies/vision.yaml:5")
+    ]
+
+
 def test_jobs_that_wait_under_the_head_say_what_would_help() -> None:
     side_of = side("base", repository(1, vision=RUNS_ON))
     jobs = (job("held", "vision", on="n1"), job("waits", "vision"))

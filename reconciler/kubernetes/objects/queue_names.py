@@ -1,0 +1,78 @@
+"""What pods call their queues: by names of their namespace, LocalQueues of Kueue among them, or by none at all."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from reconciler.kubernetes.objects.object_kinds import ObjectKind
+from reconciler.kubernetes.objects.resource import Resource
+from reconciler.kubernetes.objects.wire import Meta, Wire
+from solver.policy.namespace_rules import NO_RULES, NamespaceRules
+
+
+class LocalName(str):
+    """A name in Kueue's label: that of a LocalQueue, where the namespace has one so called, else that of the queue itself."""
+
+    __slots__ = ()
+
+
+class LocalQueue(NamedTuple):
+    """What a LocalQueue says: by `name`, pods of the namespace mean the queue that is called as its ClusterQueue."""
+
+    namespace: str
+    name: str
+    queue: str
+
+
+class _LocalQueueSpec(Wire, frozen=True):
+    cluster_queue: str = ""
+
+
+def _local_queue(meta: Meta, spec: _LocalQueueSpec) -> LocalQueue:
+    return LocalQueue(meta.namespace, meta.name, spec.cluster_queue)
+
+
+LOCAL_QUEUES: Final = ObjectKind(
+    "LocalQueue",
+    tuple(Resource(f"kueue.x-k8s.io/{version}", "localqueues") for version in ("v1beta2", "v1beta1")),
+    _LocalQueueSpec,
+    _local_queue,
+)
+
+
+class QueueNames:
+    """The LocalQueues of a cluster while they come and go, and what the policy says of namespaces beside them."""
+
+    def __init__(self) -> None:
+        self._rules = NO_RULES
+        self._local: dict[tuple[str, str], str] = {}
+
+    @property
+    def local_queues(self) -> tuple[LocalQueue, ...]:
+        """All that there are, sorted."""
+        return tuple(LocalQueue(*key, self._local[key]) for key in sorted(self._local))
+
+    def declare(self, rules: NamespaceRules) -> bool:
+        """What the policy says now; whether pods may mean other queues than before."""
+        before, self._rules = self._rules, rules
+        return _names_in(before) != _names_in(rules)
+
+    def change(self, before: LocalQueue | None, after: LocalQueue | None) -> bool:
+        """A LocalQueue came, changed, or went; whether it makes a difference."""
+        if before:
+            self._local.pop((before.namespace, before.name), None)
+        if after and after.queue:
+            self._local[after.namespace, after.name] = after.queue
+        return before != after
+
+    def queue_called(self, namespace: str, name: str) -> str:
+        """The queue that pods mean by a LocalName. An object goes before the policy, as its own name does before all others."""
+        return self._local.get((namespace, name)) or self._rules.local_queue(namespace, name) or str(name)
+
+    def default_queue(self, namespace: str) -> str:
+        """The queue of pods that name none; "": there is none."""
+        return self._rules.default_queue(namespace) or ""
+
+
+def _names_in(rules: NamespaceRules) -> list[tuple[str, str, bool, tuple[str, ...]]]:
+    return [(queue, access.name, access.default, access.local_queues) for queue, access in rules.entries]
