@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# Bytecode is kept, also where the environment forbids it: tests start hundreds of processes, each of which would compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install demo demo-console test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors check check-modules format clean
 
 install: $(VENV)/.installed

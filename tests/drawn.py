@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+from _pytest.mark.structures import ParameterSet
 from hypothesis import settings
 
-FEWER = 5
+FEWER = 8
 """By what the numbers are divided where a quick answer is wanted."""
 
 
@@ -25,5 +28,18 @@ def worlds(count: int, **more: Any) -> settings:
 
 
 def counted(count: int) -> int:
-    """How many worlds a test compares that says in how many of them a round is the best: all, or a quarter of them."""
-    return count if DRAWING.everything else max(count // 4, 30)
+    """How many worlds a test compares that says in how many of them a round is the best: all, or an eighth of them."""
+    return count if DRAWING.everything else max(count // FEWER, 30)
+
+
+def first(few: int, cases: Sequence[object]) -> list[ParameterSet]:
+    """Cases of a test: so many are tried by `make test`, the others where there is time."""
+    return [pytest.param(case, marks=[pytest.mark.thorough] if at >= few else []) for at, case in enumerate(cases)]
+
+
+def parted(few: int, count: int) -> list[ParameterSet]:
+    """Numbers of worlds as cases of a test: the first of them together, which `make test` tries, and the others together."""
+    return [
+        pytest.param(range(few), id=f"{few}"),
+        pytest.param(range(few, count), marks=pytest.mark.thorough, id=f"{few}-{count}"),
+    ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import ssl
 from dataclasses import dataclass, field
+from functools import cache
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
@@ -58,7 +60,13 @@ class Answer(NamedTuple):
 
 def asking() -> httpx2.Client:
     """A client that goes nowhere but where it is told."""
-    return httpx2.Client(timeout=_STEP_S, follow_redirects=False)
+    return httpx2.Client(verify=_trusted(), timeout=_STEP_S, follow_redirects=False)
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The certificate authorities of this machine, read once: that takes longer than an answer."""
+    return httpx2.create_ssl_context()
 
 
 def ask(http: httpx2.Client, clock: Clock, url: str, form: dict[str, str] | None = None, **more: Any) -> Answer:

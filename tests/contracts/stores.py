@@ -39,6 +39,7 @@ from solver.model.inflight import Intent, IntentKind, Reservation
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
+from tests.fresh_store import fresh_store
 
 POSTGRESQL_URL = "QUORATE_TEST_POSTGRESQL"
 """Names the environment variable with a URL such as postgresql://user@host/database; `python -m hack.postgresql` sets it."""
@@ -120,7 +121,10 @@ class SqlStores:
 
     def __init__(self, where: Path | str) -> None:
         self._where = where
-        self._store = open_store(where, lease_clock="caller")  # the suites say what time it is
+        # The suites say what time it is.
+        self._store = (
+            fresh_store(where, "caller") if isinstance(where, Path) else open_store(where, lease_clock="caller")
+        )
 
     @property
     def jobs(self) -> JobSource:

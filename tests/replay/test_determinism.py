@@ -22,7 +22,12 @@ HASH_SEEDS = ("0", "4711")
 
 
 @pytest.mark.parametrize(
-    ("gpus", "pending"), [(512, 125), pytest.param(3072, 900, marks=pytest.mark.thorough, id="in stages")]
+    ("gpus", "pending"),
+    [
+        (192, 60),
+        pytest.param(512, 125, marks=pytest.mark.thorough),
+        pytest.param(3072, 900, marks=pytest.mark.thorough, id="in stages"),
+    ],
 )
 def test_the_same_plan_from_whatever_hash_seed_order_process_and_load(gpus: int, pending: int) -> None:
     this = world(gpus, pending)

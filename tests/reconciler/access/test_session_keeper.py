@@ -14,8 +14,8 @@ from reconciler.access.oidc import LEEWAY_S, BadTokenError, OidcVerifier
 from reconciler.access.policy import AccessPolicy
 from reconciler.access.session_keeper import SessionKeeper, SessionOverError
 from reconciler.store.sessions import SqlSessions
-from reconciler.store.store import open_store
 from solver.model.quantities import Instant
+from tests.fresh_store import fresh_store
 from tests.reconciler.access.issuer import FakeClock, Issuer, serving
 from tests.reconciler.access.test_oidc import identity
 
@@ -28,7 +28,7 @@ def issuer() -> Iterator[Issuer]:
 
 @pytest.fixture
 def sessions(tmp_path: Path) -> Iterator[SqlSessions]:
-    store = open_store(tmp_path / "quorate.db")
+    store = fresh_store(tmp_path / "quorate.db")
     yield store.sessions
     store.close()
 

@@ -40,7 +40,7 @@ from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Epoch, Unstartable
 from reconciler.protocols.ledger import Claim
 from reconciler.protocols.rounds import RoundRecord
-from reconciler.store.store import SqlStore, open_store
+from reconciler.store.store import SqlStore
 from solver.model.cluster import GpuType
 from solver.model.inflight import Intent
 from solver.model.node_sets import NodeSet
@@ -54,6 +54,10 @@ from solver.plan.refusals import AboveMax
 from solver.policy.policy import Policy, Queue, Quota, policy_of
 from solver.round.solve import solve
 from tests.contracts.simulated_worlds import NODES
+from tests.fresh_store import fresh_store
+from tests.reconciler.api import signatures
+
+signatures.install()
 
 TOKEN = "t" * 43
 H100 = GpuType("H100")
@@ -217,7 +221,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    store = open_store(tmp_path / "quorate.db")
+    store = fresh_store(tmp_path / "quorate.db")
     yield Site(store)
     store.close()
 

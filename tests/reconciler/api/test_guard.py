@@ -27,7 +27,7 @@ RIGHT = {"Authorization": f"Bearer {TOKEN}"}
 
 @pytest.fixture
 def http(server: ApiServer) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+    with httpx2.Client(base_url=server.url, trust_env=False, verify=False, timeout=60) as client:
         yield client
 
 

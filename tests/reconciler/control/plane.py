@@ -22,12 +22,12 @@ from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.clock import VirtualClock
 from reconciler.model.job_record import JobState
 from reconciler.protocols.backend import Cursor, TaskState
-from reconciler.store.store import open_store
 from solver.model.quantities import Duration
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from solver.policy.policy import Queue, SchedulingPolicy, policy_of
 from tests.contracts.simulated_worlds import NODES
+from tests.fresh_store import fresh_store
 
 START_DEADLINE = Duration(60_000)
 
@@ -37,7 +37,7 @@ class Site:
 
     def __init__(self, path: Path, faults: Faults = KIND) -> None:
         self.clock = VirtualClock()
-        self.store = open_store(path)
+        self.store = fresh_store(path)
         self.cluster = SimulatedCluster(NODES, self.clock, random.Random(1), faults)
         self.backend = SimulatedBackend(self.cluster)
         self.policy = policy_of((Queue(QueueName("q")),), (), SchedulingPolicy(start_deadline=START_DEADLINE))

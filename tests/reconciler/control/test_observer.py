@@ -26,12 +26,13 @@ from reconciler.kubernetes.objects.world import cluster_of
 from reconciler.model.clock import VirtualClock
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.protocols.store_errors import StoreUnusableError
-from reconciler.store.store import SqlStore, open_store
+from reconciler.store.store import SqlStore
 from solver.model.quantities import Instant
 from solver.model.workload import QueueName
 from solver.plan.plan import Waits
 from solver.policy.policy import Queue, policy_of
 from solver.round.solve import decide
+from tests.fresh_store import fresh_store
 from tests.reconciler.kubernetes.samples import node, pod
 
 POLICY = policy_of((Queue(QueueName("q")),))
@@ -43,7 +44,7 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.clock = VirtualClock()
         self.files = ObservedFiles(folder / "observed.jsonl.gz", folder / "observed-snapshot.json")
-        self.store: SqlStore = open_store(folder / "quorate.db")
+        self.store: SqlStore = fresh_store(folder / "quorate.db")
         self.memory = KubernetesState(
             self.store.ledger, self.store.history, self.store.gone_pods, self.clock, "observer", LEASE
         )

@@ -27,9 +27,10 @@ from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.clock import Clock, SystemClock, VirtualClock
 from reconciler.model.git_record import Approval, Suspension
 from reconciler.server.policy_follower import AcceptedByPeople, PolicyFollower
-from reconciler.store.store import SqlStore, open_store
+from reconciler.store.store import SqlStore
 from tests.contracts.local_worlds import eventually
 from tests.contracts.test_accepted_plans import PLAN
+from tests.fresh_store import fresh_store
 from tests.reconciler.gitops.source.origin import INVALID, QUEUE, Origin
 
 
@@ -61,7 +62,7 @@ class Server:
 
     def start(self, every_s: float = 60.0) -> None:
         """Begin, or begin again after a crash."""
-        self.store: SqlStore = open_store(self.folder / "quorate.db")
+        self.store: SqlStore = fresh_store(self.folder / "quorate.db")
         mirror = GitMirror(self.folder / "mirror", str(self.origin.folder))
         signed = Signed(mirror, "main", self.clock)
         requirements: list[RevisionRequirement] = [FastForward(mirror, "main"), signed, Valid(), *self.more]

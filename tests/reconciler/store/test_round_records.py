@@ -13,11 +13,12 @@ from reconciler.protocols.backend import Epoch
 from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.store.integrity import problems_of
 from reconciler.store.round_records import KEYFRAME_EVERY, BadPackingError, Keyframe, pack, unpack
-from reconciler.store.store import SqlStore, open_store
+from reconciler.store.store import SqlStore
 from reconciler.store.tables import rounds
 from solver.model.document import encode
 from tests.contracts.stores import LEASE, NOW
 from tests.contracts.test_history import record_of
+from tests.fresh_store import fresh_store
 
 RECORD = random.Random(1).randbytes(200_000).hex().encode()
 """Nothing in it can be said shorter by itself."""
@@ -61,7 +62,7 @@ def test_a_record_of_an_older_release_is_read() -> None:
 @pytest.fixture
 def store(tmp_path: Path) -> SqlStore:
     """Of one machine."""
-    return open_store(tmp_path / "quorate.db")
+    return fresh_store(tmp_path / "quorate.db")
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from reconciler.model.job_record import JobOutcome
 from reconciler.store.database import Database
 from reconciler.store.jobs import SqlJobSource
 from reconciler.store.rows import ALIKE_CHARACTERS_MAX, NAMES_MAX
-from reconciler.store.store import SqlStore, open_store
+from reconciler.store.store import SqlStore
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, JobSpec
+from tests.fresh_store import fresh_store
 from tests.reconciler.api.conftest import spec
 
 NOW = Instant(1_000)
@@ -26,7 +27,7 @@ A, B, C = JobName("a"), JobName("b"), JobName("c")
 
 @pytest.fixture
 def store(tmp_path: Path) -> SqlStore:
-    made = open_store(tmp_path / "quorate.db")
+    made = fresh_store(tmp_path / "quorate.db")
     for name in (A, B, C):
         made.jobs.submit(name, spec(), "ada", NOW, "")
     return made

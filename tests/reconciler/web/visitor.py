@@ -40,7 +40,7 @@ class Visitor:
             headers["origin"] = known_as
         if own and self.cookies:
             headers["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        answer = httpx2.request(method, url, headers=headers, trust_env=False, timeout=60, **more)
+        answer = httpx2.request(method, url, headers=headers, trust_env=False, verify=False, timeout=60, **more)
         for each in answer.headers.get_list("set-cookie") if own else ():
             for name, cookie in SimpleCookie(each).items():
                 self.cookies.pop(name, None)

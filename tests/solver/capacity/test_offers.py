@@ -164,7 +164,7 @@ def test_too_little_is_too_little_only_until_something_is_given_back(steps: list
         act(step, held)
 
 
-@worlds(300)
+@worlds(480)
 @given(
     st.lists(
         st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1), st.integers(0, 8)), min_size=1, max_size=12

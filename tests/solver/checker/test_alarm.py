@@ -13,6 +13,7 @@ from solver.model.quantities import Duration, MilliGpu
 from solver.model.workload import JobName, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Runs, Shrink, Starts, Waits
 from solver.round.solve import solve
+from tests.drawn import parted
 from tests.solver.laws.generator import drawn
 from tests.solver.laws.judge import judged, production
 from tests.solver.laws.worlds import World, world_of
@@ -279,7 +280,9 @@ def test_what_starts_beyond_its_guarantee_does_not_come_before_what_lies_inside(
     assert found(world, msgspec.structs.replace(plan, steps=(across,), verdicts=verdicts)) == [("idle", "w")]
 
 
-WORLDS = pytest.mark.parametrize("numbers", [range(80), pytest.param(range(2400), marks=pytest.mark.long)], ids=len)
+WORLDS = pytest.mark.parametrize(
+    "numbers", [*parted(30, 80), pytest.param(range(2400), marks=pytest.mark.long, id="2400")]
+)
 
 
 @WORLDS
@@ -297,7 +300,9 @@ def test_random_worlds_at_rest_are_accused_of_nothing_that_trying_everything_doe
 
 
 @pytest.mark.parametrize(
-    ("worlds", "known"), [(80, 0), pytest.param(2400, 5, marks=pytest.mark.long)], ids=["80", "2400"]
+    ("worlds", "known"),
+    [(30, 0), pytest.param(80, 0, marks=pytest.mark.thorough), pytest.param(2400, 5, marks=pytest.mark.long)],
+    ids=["30", "80", "2400"],
 )
 def test_random_rounds_are_accused_of_nothing_that_trying_everything_does_not_find(worlds: int, known: int) -> None:
     """`known`: three jobs that are not preemptible start a round later than they could; two that leave could have stayed."""

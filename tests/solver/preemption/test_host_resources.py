@@ -18,6 +18,7 @@ from solver.model.workload import Job
 from solver.plan.plan import Evict, Plan, Shrink
 from solver.policy.host_share import CpuQuota
 from solver.policy.policy import Policy, policy_of
+from tests.drawn import parted
 from tests.solver.laws.judge import greedy, production
 from tests.solver.laws.loop import Course, course_of
 from tests.solver.laws.worlds import World, world_of
@@ -25,7 +26,8 @@ from tests.solver.laws.worlds import World, world_of
 CORES = 96
 """Of each node."""
 
-WORLDS = 120
+FEW, WORLDS = 30, 120
+"""How many are tried by `make test`, and in all."""
 
 
 def drawn(seed: int) -> World:
@@ -128,9 +130,10 @@ def _idle(snapshot: Snapshot, policy: Policy) -> Iterator[str]:
             yield f"{job.name} waits beside idle GPUs for cores that jobs without GPUs hold"
 
 
+@pytest.mark.parametrize("seeds", parted(FEW, WORLDS))
 @pytest.mark.parametrize("decide", [greedy, production])
-def test_gpus_get_the_cores_that_they_carry_and_no_more(decide: object) -> None:
-    bad = {seed: found for seed in range(WORLDS) if (found := [*problems(course_of(drawn(seed), decide))])}  # type: ignore[arg-type]
+def test_gpus_get_the_cores_that_they_carry_and_no_more(decide: object, seeds: range) -> None:
+    bad = {seed: found for seed in seeds if (found := [*problems(course_of(drawn(seed), decide))])}  # type: ignore[arg-type]
     assert bad == {}
 
 
@@ -158,10 +161,11 @@ def above_max(course: Course) -> Iterator[str]:
             yield f"{queue.name} holds {after} cores of {row.max}"
 
 
+@pytest.mark.parametrize("seeds", parted(FEW, WORLDS))
 @pytest.mark.parametrize("decide", [greedy, production])
-def test_queues_hold_the_cores_that_they_may(decide: object) -> None:
+def test_queues_hold_the_cores_that_they_may(decide: object, seeds: range) -> None:
     bad = {}
-    for seed in range(WORLDS):
+    for seed in seeds:
         course = course_of(with_host_quota(seed), decide)  # type: ignore[arg-type]
         found = [str(one) for held in course.rounds for one in violations(held.snapshot, held.policy, held.plan)]
         left = [step.job for held in course.rounds for step in held.evictions]
@@ -205,10 +209,21 @@ def crowded(seed: int, most_nodes: int) -> World:
     return world_of("\n".join(lines))
 
 
+CROWDED = [*((seed, 4) for seed in range(60)), *((seed, 12) for seed in (*range(6), 16))]
+FEW_CROWDED = [*CROWDED[:15], *CROWDED[-2:]]
+
+
+@pytest.mark.parametrize(
+    "some",
+    [
+        pytest.param(FEW_CROWDED, id="few"),
+        pytest.param([each for each in CROWDED if each not in FEW_CROWDED], marks=pytest.mark.thorough, id="others"),
+    ],
+)
 @pytest.mark.parametrize("decide", [greedy, production])
-def test_plans_of_crowded_worlds_are_lawful_and_they_come_to_rest(decide: object) -> None:
+def test_plans_of_crowded_worlds_are_lawful_and_they_come_to_rest(decide: object, some: list[tuple[int, int]]) -> None:
     bad = {}
-    for seed, most_nodes in (*((seed, 4) for seed in range(60)), *((seed, 12) for seed in (*range(6), 16))):
+    for seed, most_nodes in some:
         course = course_of(crowded(seed, most_nodes), decide)  # type: ignore[arg-type]
         found = [str(one) for held in course.rounds for one in violations(held.snapshot, held.policy, held.plan)]
         if found or not course.rests:

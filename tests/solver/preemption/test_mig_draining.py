@@ -215,7 +215,7 @@ def can_have(snapshot: Snapshot, policy: Policy, gone: set[str]) -> bool:
     )
 
 
-@worlds(300)
+@worlds(480)
 @given(one_gpu())
 def test_nobody_leaves_who_could_stay_and_nobody_waits_who_could_be_served(world: tuple[Snapshot, Policy]) -> None:
     snapshot, policy = world

@@ -15,11 +15,12 @@ from solver.preemption.unserved import Unserved
 from solver.quota.entitlement import Charge
 from solver.quota.victims import PreemptorJob
 from solver.round.solve import solve
+from tests.drawn import first
 
-WORLDS = [World(512, 300, full, seed) for full in (0.93, 0.99) for seed in (1, 2, 3)]
+WORLDS = [World(512, 300, full, seed) for seed in (1, 2, 3) for full in (0.93, 0.99)]
 
 
-@pytest.mark.parametrize("world", WORLDS, ids=str)
+@pytest.mark.parametrize("world", first(2, WORLDS), ids=str)
 def test_plans_are_as_if_everybody_were_tried_in_each_pass(world: World) -> None:
     plan, tried = tried_in(world)
     begin_again = Unserved.begin_again
@@ -34,7 +35,7 @@ def test_plans_are_as_if_everybody_were_tried_in_each_pass(world: World) -> None
     assert tried < often
 
 
-@pytest.mark.parametrize("world", WORLDS[1:5], ids=str)
+@pytest.mark.parametrize("world", first(2, WORLDS[1:5]), ids=str)
 def test_plans_are_as_if_nobody_were_told_beforehand_to_be_outside_its_share(world: World) -> None:
     plan = solve(world.snapshot, world.policy, None)
 

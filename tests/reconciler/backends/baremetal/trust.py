@@ -23,9 +23,10 @@ from reconciler.backends.baremetal.join_token import JoinToken, read_token
 from reconciler.backends.baremetal.join_wire import JOIN_PATH, ROOTS_PATH
 from reconciler.backends.baremetal.roots import signing_roots
 from reconciler.model.clock import SystemClock
-from reconciler.store.store import SqlStore, open_store
+from reconciler.store.store import SqlStore
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
+from tests.fresh_store import fresh_store
 
 NODE, OTHER = NodeName("gpu-1"), NodeName("gpu-2")
 HOUR = Duration(3_600_000)
@@ -71,7 +72,7 @@ class Trust:
 @contextmanager
 def trust_in(folder: Path) -> Iterator[Trust]:
     """A fresh one, whose authority signs since long ago."""
-    store, clock = open_store(folder / "quorate.db"), LaterClock()
+    store, clock = fresh_store(folder / "quorate.db"), LaterClock()
     file = AuthorityFile(folder / "agents" / "authority.pem")
     file.make(clock.now().after(-1000 * HOUR))
     yield Trust(store, file, clock, CertificateAuthority(file, store.agents, clock))

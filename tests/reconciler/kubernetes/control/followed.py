@@ -26,12 +26,13 @@ from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.model.clock import VirtualClock
-from reconciler.store.store import SqlStore, open_store
+from reconciler.store.store import SqlStore
 from solver.model.cluster import GpuType
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.policy.policy import Policy, Queue, Quota, policy_of
+from tests.fresh_store import fresh_store
 from tests.reconciler.kubernetes.samples import Sent, node, pod
 
 NOW = Instant.parse("2026-11-20T09:00:00Z")
@@ -75,7 +76,7 @@ class Followed:
     def __init__(self, folder: Path, objects: ServedObjects, clock: VirtualClock) -> None:
         self.objects = objects
         self.clock = clock
-        self.store: SqlStore = open_store(folder / "store")
+        self.store: SqlStore = fresh_store(folder / "store")
         self.policies, self.solve = Policies(), Counting()
         log = structlog.wrap_logger(structlog.ReturnLogger())
         api = cast("Api", self.objects)

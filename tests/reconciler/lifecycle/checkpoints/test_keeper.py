@@ -22,10 +22,11 @@ from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Epoch, StaleEpochError
 from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import Claim
-from reconciler.store.store import SqlStore, open_store
+from reconciler.store.store import SqlStore
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Checkpoint, JobName
 from tests.contracts.stores import SPEC
+from tests.fresh_store import fresh_store
 from tests.reconciler.lifecycle.checkpoints.storages import JOB, hand_in
 
 SAVES = msgspec.structs.replace(SPEC, checkpoint=Checkpoint(Duration(60_000)))
@@ -103,7 +104,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    store = open_store(tmp_path / "quorate.db")
+    store = fresh_store(tmp_path / "quorate.db")
     yield Site(tmp_path, store)
     store.close()
 
@@ -338,7 +339,7 @@ def test_a_registry_that_was_lost_is_read_from_the_storage(site: Site, tmp_path:
     site.step()
     known = site.store.checkpoints.of(JOB)
     (tmp_path / "other").mkdir()
-    other = open_store(tmp_path / "other" / "quorate.db")
+    other = fresh_store(tmp_path / "other" / "quorate.db")
     other.jobs.submit(JOB, SAVES, "ada", site.now, "key")
     epoch = other.ledger.lead("only", site.now, Duration(10_000))
     Keeper(other.checkpoints, "new").step(epoch, {"default": site.policy}, [site.record], (), site.now)
