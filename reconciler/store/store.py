@@ -11,6 +11,7 @@ from reconciler.store.checkpoints import SqlCheckpoints
 from reconciler.store.database import Database, LeaseClock
 from reconciler.store.git_decisions import SqlAcceptedPlans, SqlFollowing
 from reconciler.store.gone_pods import SqlGonePods
+from reconciler.store.gpu_use import SqlGpuUses
 from reconciler.store.health import SqlNodeHealths
 from reconciler.store.history import SqlHistory
 from reconciler.store.interventions import SqlInterventions
@@ -38,6 +39,7 @@ class SqlStore:
     gone_pods: SqlGonePods
     sessions: SqlSessions
     placements: SqlPlacements
+    gpu_uses: SqlGpuUses
 
     def close(self) -> None:
         """Close every connection."""
@@ -72,4 +74,5 @@ def open_store(
         SqlGonePods(database),
         SqlSessions(database),
         SqlPlacements(database),
+        SqlGpuUses(database),
     )

@@ -20,6 +20,7 @@ from reconciler.protocols.backend import Epoch
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.git_decisions import AcceptedPlans, FollowingDecisions
 from reconciler.protocols.gone_pods import GonePods
+from reconciler.protocols.gpu_use import GpuUses
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
@@ -101,6 +102,10 @@ class Stores(Protocol):
     def placements(self) -> Placements:
         """What was held of which node."""
 
+    @property
+    def gpu_uses(self) -> GpuUses:
+        """What GPUs did."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -163,6 +168,10 @@ class SqlStores:
     @property
     def placements(self) -> Placements:
         return self._store.placements
+
+    @property
+    def gpu_uses(self) -> GpuUses:
+        return self._store.gpu_uses
 
     @property
     def database(self) -> Database:
