@@ -39,6 +39,9 @@ HEADER_BYTES: Final = 3
 """The source, and of how much a record is, big end first."""
 RECORD_BYTES: Final = HEADER_BYTES + len(METRICS) * len(_SPREAD_FIELDS)
 UNKNOWN: Final = bytes(RECORD_BYTES)
+_RATES_START: Final = HEADER_BYTES + METRICS.index("nvlink") * len(_SPREAD_FIELDS)
+_RATES_END: Final = _RATES_START + len(_SPREAD_FIELDS)
+"""Around the metric that is no percentage."""
 _COVERED_MAX: Final = 2**16 - 1
 
 _PERCENT_CODE_MAX: Final = 201
@@ -131,14 +134,9 @@ def use_of(record: bytes) -> GpuUse | None:
 
 def is_record(record: bytes) -> bool:
     """Whether it can be read: it may come from another machine."""
-    if len(record) != RECORD_BYTES or not 0 < record[0] <= len(SOURCES) or not any(record[1:HEADER_BYTES]):
+    if len(record) != RECORD_BYTES or not 0 < record[0] <= len(SOURCES) or record[1:HEADER_BYTES] == b"\0\0":
         return False
-    width = len(_SPREAD_FIELDS)
-    for at, metric in enumerate(METRICS):
-        start = HEADER_BYTES + at * width
-        if metric != "nvlink" and max(record[start : start + width]) > _PERCENT_CODE_MAX:
-            return False
-    return True
+    return max(record[HEADER_BYTES:_RATES_START]) <= _PERCENT_CODE_MAX >= max(record[_RATES_END:])
 
 
 def code_of(metric: Metric, value: float | None) -> int:
