@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 from sqlalchemy import func, select, text
 
-from reconciler.model.gpu_use import METRICS, GpuMinute, GpuUse, Metric, NodeMinute, Spread, record_of
+from reconciler.model.gpu_use import METRICS, GpuMinute, Metric, NodeMinute, UseFigures, UseSpread, record_of
 from reconciler.protocols.gpu_use import STEPS
 from reconciler.store.store import SqlStore, open_store
 from reconciler.store.tables import gpu_use
@@ -40,13 +40,13 @@ def course(chance: random.Random, minutes: int) -> list[bytes]:
         level = {metric: chance.uniform(5, 95) for metric in METRICS} | {"nvlink": chance.uniform(0, 200_000)}
         length, idle = chance.randint(30, 600), chance.random() < 0.25
         for _ in range(length):
-            spreads: dict[Metric, Spread] = {}
+            spreads: dict[Metric, UseSpread] = {}
             for metric, base in level.items():
                 mean = 0.0 if idle else max(0.0, min(base * chance.gauss(1, 0.05), 1e6 if metric == "nvlink" else 100))
                 low, high = mean * chance.uniform(0.6, 0.95), mean * chance.uniform(1.0, 1.1)
                 top = high if metric == "nvlink" else min(high, 100)
-                spreads[metric] = Spread(mean, low, min(low * 1.1, mean), top)
-            records.append(record_of(GpuUse("gpm", 12, **spreads)))
+                spreads[metric] = UseSpread(mean, low, min(low * 1.1, mean), top)
+            records.append(record_of(UseFigures("gpm", 12, **spreads)))
     return records[:minutes]
 
 

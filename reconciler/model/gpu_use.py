@@ -52,7 +52,7 @@ _OCTAVE: Final = 12
 """Codes of rates for each doubling: to 3 %."""
 
 
-class Spread(Document, frozen=True, omit_defaults=False):
+class UseSpread(Document, frozen=True, omit_defaults=False):
     """One metric over a stretch. `p10`, `p90`: nearest rank; null where there were fewer than ten samples.
 
     Of an hour they are of its minutes' means, of a day of its hours'.
@@ -64,7 +64,7 @@ class Spread(Document, frozen=True, omit_defaults=False):
     p90: float | None = None
 
 
-class GpuUse(Document, frozen=True, omit_defaults=False):
+class UseFigures(Document, frozen=True, omit_defaults=False):
     """What is known of one GPU over a stretch; a metric that was not measured is null.
 
     `covered`: of how much: samples of a minute, minutes of an hour or a day.
@@ -72,12 +72,12 @@ class GpuUse(Document, frozen=True, omit_defaults=False):
 
     source: UseSource
     covered: int
-    active: Spread | None = None
-    occupancy: Spread | None = None
-    tensor: Spread | None = None
-    dram: Spread | None = None
-    nvlink: Spread | None = None
-    memory: Spread | None = None
+    active: UseSpread | None = None
+    occupancy: UseSpread | None = None
+    tensor: UseSpread | None = None
+    dram: UseSpread | None = None
+    nvlink: UseSpread | None = None
+    memory: UseSpread | None = None
 
 
 class GpuMinute(Document, frozen=True):
@@ -95,13 +95,13 @@ class NodeMinute(Document, frozen=True):
     gpus: tuple[GpuMinute, ...]
 
 
-def spread_of(values: list[float]) -> Spread:
+def spread_of(values: list[float]) -> UseSpread:
     """Of samples of one metric; of at least one."""
     ranked = sorted(values)
     mean = math.fsum(ranked) / len(ranked)
     if len(ranked) < QUANTILE_SAMPLES_MIN:
-        return Spread(mean, ranked[0])
-    return Spread(mean, ranked[0], ranked[rank_of(0.1, len(ranked))], ranked[rank_of(0.9, len(ranked))])
+        return UseSpread(mean, ranked[0])
+    return UseSpread(mean, ranked[0], ranked[rank_of(0.1, len(ranked))], ranked[rank_of(0.9, len(ranked))])
 
 
 def rank_of(quantile: float, number: int) -> int:
@@ -110,26 +110,26 @@ def rank_of(quantile: float, number: int) -> int:
     return max(0, math.ceil(quantile * number - 1e-9) - 1)
 
 
-def record_of(use: GpuUse) -> bytes:
+def record_of(use: UseFigures) -> bytes:
     """As it is kept and sent: half per cents, rates to 3 %. A value that can't be one is left out, as not measured."""
     found = bytearray((SOURCES.index(use.source) + 1, *min(use.covered, _COVERED_MAX).to_bytes(2)))
     for metric in METRICS:
-        spread: Spread | None = getattr(use, metric)
+        spread: UseSpread | None = getattr(use, metric)
         found += bytes(code_of(metric, getattr(spread, name) if spread else None) for name in _SPREAD_FIELDS)
     return bytes(found)
 
 
-def use_of(record: bytes) -> GpuUse | None:
+def use_of(record: bytes) -> UseFigures | None:
     """What a record says; None: nothing is known."""
     if not record[0]:
         return None
-    spreads: dict[str, Spread] = {}
+    spreads: dict[str, UseSpread] = {}
     for at, metric in enumerate(METRICS):
         start = HEADER_BYTES + at * len(_SPREAD_FIELDS)
         mean, *others = (value_of(metric, code) for code in record[start : start + len(_SPREAD_FIELDS)])
         if mean is not None:
-            spreads[metric] = Spread(mean, *others)
-    return GpuUse(SOURCES[record[0] - 1], int.from_bytes(record[1:HEADER_BYTES]), **spreads)
+            spreads[metric] = UseSpread(mean, *others)
+    return UseFigures(SOURCES[record[0] - 1], int.from_bytes(record[1:HEADER_BYTES]), **spreads)
 
 
 def is_record(record: bytes) -> bool:
@@ -156,6 +156,6 @@ def value_of(metric: Metric, code: int) -> float | None:
     return round(2 ** ((code - 1) / _OCTAVE) - 1, 2) if metric == "nvlink" else (code - 1) / 2
 
 
-def use_from(source: UseSource, samples: int, values: Mapping[Metric, list[float]]) -> GpuUse:
+def use_from(source: UseSource, samples: int, values: Mapping[Metric, list[float]]) -> UseFigures:
     """Of so many samples, those of each metric that were measured."""
-    return GpuUse(source, samples, **{metric: spread_of(found) for metric, found in values.items() if found})
+    return UseFigures(source, samples, **{metric: spread_of(found) for metric, found in values.items() if found})

@@ -15,7 +15,7 @@ from reconciler.node.nvml.gpus import NvmlGpus, had_gpus
 from reconciler.node.nvml.usage import NvmlUse
 from reconciler.node.nvml.xids import XidWatch
 from reconciler.node.use.recorder import Read
-from reconciler.node.use.simulated import SimulatedUse
+from reconciler.node.use.simulation import SimulatedUse
 from solver.model.cluster import DeviceId, Node
 from solver.model.quantities import Instant
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
-from reconciler.model.gpu_use import MINUTE, GpuUse, NodeMinute
+from reconciler.model.gpu_use import MINUTE, NodeMinute, UseFigures
 from reconciler.protocols.backend import Epoch
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.document import Document
@@ -29,7 +29,7 @@ class UsePoint(NamedTuple):
     """A stretch that begins at `start`."""
 
     start: Instant
-    use: GpuUse
+    use: UseFigures
 
 
 class GpuPast(Document, frozen=True):

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from reconciler.model.gpu_use import GpuMinute, GpuUse, NodeMinute, Spread, UseSource, record_of
+from reconciler.model.gpu_use import GpuMinute, NodeMinute, UseFigures, UseSource, UseSpread, record_of
 from reconciler.protocols.backend import StaleEpochError
 from reconciler.protocols.gpu_use import GpuPast, UseStep
 from solver.model.cluster import DeviceId, NodeName
@@ -21,7 +21,7 @@ UUID = "GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77"
 
 
 def minute(at: int, active: float, source: UseSource = "gpm", samples: int = 12, gpu: str = "n1/0") -> NodeMinute:
-    use = GpuUse(source, samples, active=Spread(active, active / 2))
+    use = UseFigures(source, samples, active=UseSpread(active, active / 2))
     return NodeMinute(START.after(at * MINUTE), (GpuMinute(DeviceId(gpu), UUID, record_of(use)),))
 
 
@@ -49,7 +49,7 @@ def test_minutes_are_told_as_they_were_kept_and_hours_and_days_are_made_of_them(
     assert figures(stores, "day") == [(0, 30.0, 90)]
     (past,) = told(stores, "hour")
     assert (past.node, past.gpu, past.uuid) == (N1, "n1/0", UUID)
-    assert past.points[0].use == GpuUse("gpm", 60, active=Spread(20.0, 10.0, 20.0, 20.0))
+    assert past.points[0].use == UseFigures("gpm", 60, active=UseSpread(20.0, 10.0, 20.0, 20.0))
 
 
 def test_minutes_that_are_told_again_late_and_in_any_order_change_no_sum(stores: Stores) -> None:
@@ -107,9 +107,9 @@ def test_what_is_measured_as_nothing_is_not_what_is_not_known(stores: Stores) ->
     stores.gpu_uses.keep(epoch, {N1: [minute(0, 0.0), minute(2, 0.0)]})
     (past,) = told(stores, "minute")
     assert [point.start - START for point in past.points] == [0, 2 * MINUTE]
-    assert past.points[0].use.active == Spread(0.0, 0.0)
+    assert past.points[0].use.active == UseSpread(0.0, 0.0)
     assert past.points[0].use.tensor is None
-    assert told(stores, "minute")[0].points[0].use == GpuUse("gpm", 12, active=Spread(0.0, 0.0))
+    assert told(stores, "minute")[0].points[0].use == UseFigures("gpm", 12, active=UseSpread(0.0, 0.0))
 
 
 def test_a_window_begins_and_ends_exactly(stores: Stores) -> None:

@@ -63,7 +63,7 @@ class Vitals:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class GpuActivity:
     """What a GPU did over a span: percent, `nvlink` in MiB/s; None: not measured. See model/gpu_use.py for what each means."""
 
     source: Literal["gpm", "utilisation"]
@@ -164,7 +164,7 @@ class Driver(Protocol):
     def memory_used(self, device: str) -> Memory:
         """Of a GPU or of an instance (MIG-...), what the driver keeps for itself included."""
 
-    def usage(self, gpu: GpuUuid) -> Usage | None:
+    def usage(self, gpu: GpuUuid) -> GpuActivity | None:
         """What it did since it was last asked so, by one caller.
 
         None: that is not known, as the first time, within a tenth of a second, or while it is in MIG mode.

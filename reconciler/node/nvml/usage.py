@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from reconciler.model.gpu_use import METRICS, Metric
-from reconciler.node.nvml.driver import Driver, DriverError, Usage
+from reconciler.node.nvml.driver import Driver, DriverError, GpuActivity
 from reconciler.node.nvml.gpus import NvmlGpus
 from reconciler.node.use.minutes import GpuSample
 from solver.model.cluster import Node
@@ -36,7 +36,7 @@ class NvmlUse:
                     yield GpuSample(gpu.id, uuid, usage.source, _values(usage))
 
 
-def _values(usage: Usage) -> dict[Metric, float]:
+def _values(usage: GpuActivity) -> dict[Metric, float]:
     found: dict[Metric, float] = {}
     for metric in METRICS:
         value: float | None = getattr(usage, metric)

@@ -11,9 +11,9 @@ from reconciler.model.gpu_use import (
     METRICS,
     RECORD_BYTES,
     UNKNOWN,
-    GpuUse,
     Metric,
-    Spread,
+    UseFigures,
+    UseSpread,
     code_of,
     is_record,
     record_of,
@@ -50,10 +50,10 @@ def test_rates_are_kept_to_three_per_cent() -> None:
 
 
 def test_quantiles_need_ten_samples_and_are_samples() -> None:
-    assert spread_of([float(each) for each in range(9)]) == Spread(4.0, 0.0)
+    assert spread_of([float(each) for each in range(9)]) == UseSpread(4.0, 0.0)
     values = [float(each) for each in range(1, 21)]
     random.Random(1).shuffle(values)
-    assert spread_of(values) == Spread(10.5, 1.0, 2.0, 18.0)
+    assert spread_of(values) == UseSpread(10.5, 1.0, 2.0, 18.0)
 
 
 def test_a_record_says_what_it_was_made_of() -> None:
@@ -61,14 +61,21 @@ def test_a_record_says_what_it_was_made_of() -> None:
     record = record_of(use)
     assert len(record) == RECORD_BYTES
     assert is_record(record)
-    assert use_of(record) == GpuUse("gpm", 12, active=Spread(50.0, 50.0, 50.0, 50.0), nvlink=Spread(0.0, 0.0, 0.0, 0.0))
+    assert use_of(record) == UseFigures(
+        "gpm", 12, active=UseSpread(50.0, 50.0, 50.0, 50.0), nvlink=UseSpread(0.0, 0.0, 0.0, 0.0)
+    )
     assert use_of(UNKNOWN) is None
 
 
 def test_the_better_source_counts_then_more_samples() -> None:
-    by_gpm, by_rates = GpuUse("gpm", 1, active=Spread(0.0)), GpuUse("utilisation", 60, active=Spread(100.0))
+    by_gpm, by_rates = (
+        UseFigures("gpm", 1, active=UseSpread(0.0)),
+        UseFigures("utilisation", 60, active=UseSpread(100.0)),
+    )
     assert record_of(by_gpm) > record_of(by_rates)
-    assert record_of(GpuUse("gpm", 256, active=Spread(0.0))) > record_of(GpuUse("gpm", 255, active=Spread(100.0)))
+    assert record_of(UseFigures("gpm", 256, active=UseSpread(0.0))) > record_of(
+        UseFigures("gpm", 255, active=UseSpread(100.0))
+    )
 
 
 @pytest.mark.parametrize(

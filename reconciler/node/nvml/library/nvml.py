@@ -12,13 +12,13 @@ import pynvml
 from reconciler.node.nvml.driver import (
     Card,
     Driver,
+    GpuActivity,
     GpuLostError,
     GpuUuid,
     InstancePlacement,
     Mig,
     OfferedProfile,
     Process,
-    Usage,
     Vitals,
     Wiring,
 )
@@ -101,7 +101,7 @@ class NvmlDriver:
         with sorted_errors(device):
             return queries.read_memory_used(pynvml.nvmlDeviceGetHandleByUUID(device))
 
-    def usage(self, gpu: GpuUuid) -> Usage | None:
+    def usage(self, gpu: GpuUuid) -> GpuActivity | None:
         """By GPM, or by rates where it has none."""
         with self._asking(gpu) as handle:
             return self._usage.read(gpu, handle)

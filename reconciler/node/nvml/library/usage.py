@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pynvml
 
-from reconciler.node.nvml.driver import GpuUuid, Usage
+from reconciler.node.nvml.driver import GpuActivity, GpuUuid
 from reconciler.node.nvml.library.calls import ask
 
 APART_MIN_S: Final = 0.1
@@ -35,7 +35,7 @@ class UsageReader:
     def __init__(self) -> None:
         self._counters: dict[GpuUuid, GpmCounters | None] = {}
 
-    def read(self, gpu: GpuUuid, handle: Any) -> Usage | None:
+    def read(self, gpu: GpuUuid, handle: Any) -> GpuActivity | None:
         """What it did since it was last asked so; None: that is not known. Raises NVMLError."""
         try:
             return self._read(gpu, handle)
@@ -44,7 +44,7 @@ class UsageReader:
             self._forget(gpu)
             raise
 
-    def _read(self, gpu: GpuUuid, handle: Any) -> Usage | None:
+    def _read(self, gpu: GpuUuid, handle: Any) -> GpuActivity | None:
         mode = ask(pynvml.nvmlDeviceGetMigMode, handle)
         if mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
             # Figures of the whole would be those of several jobs. A sample from before pairs with none from after.
@@ -59,7 +59,7 @@ class UsageReader:
         if figures is None:
             return None
         links = [figures[link] for link in _LINKS if link in figures]
-        return Usage(
+        return GpuActivity(
             "gpm",
             **{name: figures.get(metric) for metric, name in _PERCENT.items()},
             nvlink=sum(links) if len(links) == len(_LINKS) else None,
@@ -115,11 +115,11 @@ def _has_gpm(handle: Any) -> bool:
     return support is not None and bool(support.isSupportedDevice)
 
 
-def _rates(handle: Any) -> Usage | None:
+def _rates(handle: Any) -> GpuActivity | None:
     rates = ask(pynvml.nvmlDeviceGetUtilizationRates, handle)
     if rates is None:
         return None
-    return Usage("utilisation", active=float(rates.gpu), dram=float(rates.memory), memory=_memory(handle))
+    return GpuActivity("utilisation", active=float(rates.gpu), dram=float(rates.memory), memory=_memory(handle))
 
 
 def _memory(handle: Any) -> float | None:

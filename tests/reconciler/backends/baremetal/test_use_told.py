@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE
 from reconciler.backends.baremetal.wire import AGENT_PATH, FEATURES_HEADER, PROTOCOL, Declare, Hello, ToAgent
 from reconciler.model.clock import SystemClock
-from reconciler.model.gpu_use import SAMPLE_EVERY, GpuMinute, GpuUse, NodeMinute, Spread, record_of
+from reconciler.model.gpu_use import SAMPLE_EVERY, GpuMinute, NodeMinute, UseFigures, UseSpread, record_of
 from reconciler.node.agent.folder import AgentFolder
 from reconciler.node.agent.join import join
 from reconciler.node.agent.order_handler import OrderHandler
@@ -47,7 +47,7 @@ def world(tmp_path: Path, trust: Trust) -> Iterator[UseWorld]:
 
 
 def minute(at: int) -> NodeMinute:
-    record = record_of(GpuUse("gpm", 12, active=Spread(50.0, 40.0)))
+    record = record_of(UseFigures("gpm", 12, active=UseSpread(50.0, 40.0)))
     return NodeMinute(Instant(at * 60_000), (GpuMinute(DeviceId("n1/0"), "GPU-1", record),))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from reconciler.node.nvml.driver import DriverError, GpuLostError, GpuUuid, Usage
+from reconciler.node.nvml.driver import DriverError, GpuActivity, GpuLostError, GpuUuid
 from reconciler.node.nvml.gpus import NvmlGpus
 from reconciler.node.nvml.library import usage as library_usage
 from reconciler.node.nvml.library.nvml import NvmlDriver
@@ -48,9 +48,9 @@ def test_a_pair_of_samples_says_what_was_between_them(library: Library, driver: 
     card.busy = dict.fromkeys(BUSY, 99.0)
     assert driver.usage(gpu) is None
     card.busy, card.used = dict(BUSY), card.total // 4
-    assert driver.usage(gpu) == Usage("gpm", 80.0, 40.0, 30.0, 20.0, 1_500.0, 25.0)
+    assert driver.usage(gpu) == GpuActivity("gpm", 80.0, 40.0, 30.0, 20.0, 1_500.0, 25.0)
     card.busy = dict.fromkeys(BUSY, 0.0)
-    assert driver.usage(gpu) == Usage("gpm", 0.0, 0.0, 0.0, 0.0, 0.0, 25.0)
+    assert driver.usage(gpu) == GpuActivity("gpm", 0.0, 0.0, 0.0, 0.0, 0.0, 25.0)
 
 
 def test_a_metric_with_an_error_of_its_own_is_left_out(library: Library, driver: NvmlDriver) -> None:

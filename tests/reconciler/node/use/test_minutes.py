@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from reconciler.model.clock import VirtualClock
-from reconciler.model.gpu_use import GpuUse, Metric, NodeMinute, Spread, UseSource, use_of
+from reconciler.model.gpu_use import Metric, NodeMinute, UseFigures, UseSource, UseSpread, use_of
 from reconciler.node.use.minutes import GpuSample, MinuteAggregator
 from reconciler.node.use.recorder import KEPT_MINUTES, UseRecorder
-from reconciler.node.use.simulated import SimulatedUse
+from reconciler.node.use.simulation import SimulatedUse
 from solver.model.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
 from solver.model.quantities import Cpu, Duration, Instant, Memory
 
@@ -23,7 +23,7 @@ def sample(
     return GpuSample(GPU, uuid, source, {"active": active, **others})
 
 
-def uses(minute: NodeMinute | None) -> list[GpuUse | None]:
+def uses(minute: NodeMinute | None) -> list[UseFigures | None]:
     assert minute is not None
     return [use_of(gpu.record) for gpu in minute.gpus]
 
@@ -36,7 +36,9 @@ def test_a_minute_is_over_when_the_next_begins_and_has_what_was_measured_in_it()
     assert over is not None
     assert over.start == START
     # Twelve samples of 1, 6, ... 56: half per cents, and nearest ranks.
-    assert uses(over) == [GpuUse("gpm", 12, active=Spread(28.5, 1.0, 6.0, 51.0), nvlink=Spread(0.0, 0.0, 0.0, 0.0))]
+    assert uses(over) == [
+        UseFigures("gpm", 12, active=UseSpread(28.5, 1.0, 6.0, 51.0), nvlink=UseSpread(0.0, 0.0, 0.0, 0.0))
+    ]
 
 
 def test_of_too_few_samples_there_are_no_quantiles_and_a_metric_has_its_own() -> None:
@@ -44,7 +46,7 @@ def test_of_too_few_samples_there_are_no_quantiles_and_a_metric_has_its_own() ->
     aggregator.add(START, [sample(10.0)])
     aggregator.add(START.after(30_000), [sample(20.0, others={"tensor": 4.0})])
     assert uses(aggregator.add(START.after(60_000), [])) == [
-        GpuUse("gpm", 2, active=Spread(15.0, 10.0), tensor=Spread(4.0, 4.0))
+        UseFigures("gpm", 2, active=UseSpread(15.0, 10.0), tensor=UseSpread(4.0, 4.0))
     ]
 
 
@@ -62,7 +64,7 @@ def test_two_sources_of_one_minute_are_not_mixed() -> None:
     for _ in range(5):
         aggregator.add(START, [sample(100.0, "utilisation")])
     aggregator.add(START, [sample(10.0)])
-    assert uses(aggregator.add(START.after(60_000), [])) == [GpuUse("gpm", 1, active=Spread(10.0, 10.0))]
+    assert uses(aggregator.add(START.after(60_000), [])) == [UseFigures("gpm", 1, active=UseSpread(10.0, 10.0))]
 
 
 def test_a_board_that_was_swapped_within_a_minute_is_another() -> None:
