@@ -13,6 +13,7 @@ from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.control.control import NoPolicyError
 from reconciler.control.metrics import Metrics
 from reconciler.control.queue_use import QueueUse
+from reconciler.control.use_summary import KnownUse
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.checkpoint_policy import CheckpointPolicy
@@ -48,7 +49,7 @@ class Services:
     `cancelled` tells that it is on record of jobs that they are to end.
     `alias_key` is what names of users and jobs are hidden with. `agents`: None where jobs do not run on machines with agents.
     `placements`: None where jobs are pods, of which no ledger here says what they held. `verdicts`: all that the last plan says of
-    jobs; None while a part of that is still to come.
+    jobs; None while a part of that is still to come. `use`: what GPUs do and did; None where no agents tell it.
     """
 
     jobs: JobSource
@@ -81,6 +82,7 @@ class Services:
     submitted: Callable[[Collection[JobName]], None] = lambda _: None
     placements: Placements | None = None
     verdicts: Callable[[], Sequence[Verdict] | None] = lambda: None
+    use: KnownUse | None = None
 
     def storages(self) -> dict[str, CheckpointPolicy]:
         """The CheckpointPolicies in force by name; none before there is a policy."""

@@ -59,6 +59,7 @@ COMMANDS: Final = {
     "boost": Subcommand("reconciler.cli.interventions:boost", "Let jobs start before the others of their queue."),
     "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
     "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and the jobs on them."),
+    "gpus": Subcommand("reconciler.cli.gpus:gpus", "Show what the GPUs do, and which jobs hold them."),
     "inventory": Subcommand("reconciler.cli.inventory:inventory", "Show the GPUs of this machine."),
     "agent": Subcommand("reconciler.cli.agent:agent", "Run the tasks of one node."),
     "agents": Subcommand("reconciler.cli.agents:agents", "Say which machines may speak for nodes."),

@@ -7,7 +7,7 @@ that is told twice, late, or by two samplers changes no sum. The conformance sui
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 from reconciler.model.gpu_use import MINUTE, NodeMinute, UseFigures
 from reconciler.protocols.backend import Epoch
@@ -25,7 +25,7 @@ STEPS: Final[Mapping[UseStep, Duration]] = {
 }
 
 
-class UsePoint(NamedTuple):
+class UsePoint(Document, frozen=True):
     """A stretch that begins at `start`."""
 
     start: Instant

@@ -102,7 +102,7 @@ def parts_on_kubernetes(
     stores = store.checkpoints, store.interventions, store.health
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)
     desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
-    pruning = Pruning(history, store.placements, git.standing, clock, lambda: memory.epoch)
+    pruning = Pruning(history, store.placements, store.gpu_uses, git.standing, clock, lambda: memory.epoch)
     alias_key = read_or_make_token(folder.alias_key, "key")
     asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None
     return Parts(

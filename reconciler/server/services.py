@@ -19,6 +19,7 @@ from reconciler.control.passes import Pass
 from reconciler.control.queue_use import LatestQueueUses, QueueUse
 from reconciler.control.runner import Condition as LoopCondition
 from reconciler.control.runner import LoopStatus
+from reconciler.control.use_summary import KnownUse
 from reconciler.documents.operations import Operations
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.lifecycle.health.cap import held_back
@@ -138,6 +139,7 @@ def services_of(
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None,
     submitted: Callable[[Collection[JobName]], None] = lambda _: None,
     placements: Placements | None = None,
+    use: KnownUse | None = None,
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there are no placements."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
@@ -172,6 +174,7 @@ def services_of(
         submitted,
         placements,
         watch.verdicts,
+        use,
     )
 
 
