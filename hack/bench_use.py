@@ -18,12 +18,17 @@ from pathlib import Path
 import click
 from sqlalchemy import func, select, text
 
+from reconciler.backends.baremetal.wire import Beat
+from reconciler.control.gpu_use import UseBook
+from reconciler.model.clock import VirtualClock
 from reconciler.model.gpu_use import METRICS, GpuMinute, Metric, NodeMinute, UseFigures, UseSpread, record_of
+from reconciler.node.use.minutes import GpuSample, MinuteAggregator
 from reconciler.protocols.gpu_use import STEPS
 from reconciler.store.store import SqlStore, open_store
 from reconciler.store.tables import gpu_use
-from solver.model.cluster import DeviceId, NodeName
-from solver.model.quantities import Duration, Instant
+from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
+from solver.model.document import decode, encode
+from solver.model.quantities import Cpu, Duration, Instant, Memory
 
 GPUS_PER_NODE = 8
 BATCH = 250
@@ -70,6 +75,44 @@ def gpus(node: NodeName, number: int, at: int, courses: list[list[bytes]]) -> It
         yield GpuMinute(DeviceId(f"{node}/{index}"), uuid, courses[seat * 7919 % len(courses)][at])
 
 
+def tell(what: str, spent: float, number: int, unit: str) -> None:
+    """A line."""
+    click.echo(f"{what}: {spent / number * 1e6:.2f} us per {unit}")
+
+
+def take(minutes: int) -> None:
+    """An agent's part: samples that are at hand become minutes."""
+    node, aggregator = NodeName("node-00001"), MinuteAggregator()
+    values: dict[Metric, float] = dict.fromkeys(METRICS, 50.0)
+    samples = [GpuSample(DeviceId(f"{node}/{index}"), f"GPU-{index}", "gpm", values) for index in range(GPUS_PER_NODE)]
+    begun = time.process_time()
+    for at in range(minutes * 12):
+        aggregator.add(START.after(at * 5_000), samples)
+    tell("an agent adds up samples", time.process_time() - begun, minutes * 12 * GPUS_PER_NODE, "sample of a GPU")
+
+
+def hear(nodes: int, courses: list[list[bytes]]) -> None:
+    """The control plane's part before it writes: a beat of each node with a minute is read, judged and remembered."""
+    boards = {
+        node: Node(
+            node, "pool", Cpu(0), Memory(0), GpuType("H100"), tuple(Gpu(DeviceId(f"{node}/{n}"), n) for n in range(8))
+        )
+        for node in (NodeName(f"node-{number:05}") for number in range(nodes))
+    }
+    beats = [
+        (node, encode(Beat(tuple(minutes))))
+        for batch in batches(nodes, range(1), courses)
+        for node, minutes in batch.items()
+    ]
+    book = UseBook(VirtualClock(START), boards.get, lambda: Duration(10**9))
+    begun = time.process_time()
+    for node, beat in beats:
+        book.hear(node, decode(beat, Beat).use)
+    tell("the control plane hears them", time.process_time() - begun, nodes * GPUS_PER_NODE, "GPU-minute")
+    click.echo(f"a beat with a minute of {GPUS_PER_NODE} GPUs has {len(beats[0][1])} bytes")
+    assert not book.refused()
+
+
 def report(store: SqlStore, path: Path, nodes: int, hours: int) -> None:
     """What lies in the table: blocks, and pages with all that is around them."""
     gpu_days = nodes * GPUS_PER_NODE * hours / 24
@@ -93,6 +136,8 @@ def main(nodes: int, hours: int, every: int, seed: int) -> None:
     """Keep so much use in a fresh SQLite file."""
     chance, minutes = random.Random(seed), hours * 60
     courses = [course(chance, minutes) for _ in range(SHAPES)]
+    take(60)
+    hear(nodes, courses)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "quorate.db"
         store = open_store(path)
