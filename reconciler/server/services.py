@@ -144,11 +144,7 @@ def services_of(
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there are no placements."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
     return Services(
-        plane.jobs,
-        plane.ledger,
-        plane.history,
-        plane.logs,
-        plane.clock,
+        *(plane.jobs, plane.ledger, plane.history, plane.logs, plane.clock),
         metrics,
         watch.policy,
         watch.snapshot,
