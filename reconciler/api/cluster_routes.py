@@ -49,8 +49,7 @@ class ClusterRoutes:
     def queues(self) -> Response:
         """The queue tree with what each queue is guaranteed, holds and waits for."""
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
-        uses, known = self._services.queue_uses(), self._services.use
-        active = known.latest.of(self._services.snapshot()).queues if known else {}
+        uses, active = self._services.queue_uses(), self._services.use.latest.of(self._services.snapshot()).queues
         return answer(QueueList(items=queue_views(uses, holds, active)))
 
     def nodes(self) -> Response:

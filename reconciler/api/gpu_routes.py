@@ -17,7 +17,7 @@ from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
 from reconciler.api.timeline import TimeWindow
 from reconciler.api.timeline_routes import Written, kept_placements, window_of
-from reconciler.control.use_summary import GpuNow, GpuUtilisation, KnownUse
+from reconciler.control.use_summary import GpuNow, GpuUtilisation
 from reconciler.model.gpu_use import spread_of, use_of
 from reconciler.protocols.gpu_use import STEPS, GpuUses, UseStep
 from reconciler.protocols.placements import NodePlacement
@@ -41,7 +41,7 @@ class GpuRoutes:
         self._services = services
         self.router = APIRouter(tags=["cluster"])
         add = self.router.add_api_route
-        add("/v1/gpus", self.gpus, responses=answers(GpuList, refuses(404)))
+        add("/v1/gpus", self.gpus, responses=answers(GpuList))
         add("/v1/nodes/{node}/gpu-use", self.of_node, responses=answers(NodeUse, refuses(404)))
         add("/v1/jobs/{name}/gpu-use", self.of_job, responses=answers(JobUseHistory, refuses(404)))
 
@@ -57,7 +57,7 @@ class GpuRoutes:
     ) -> Response:
         """GPUs with what they do and which jobs hold them, page by page, and what is allocated and active in all."""
         rights: Rights = request.state.rights
-        now = _known(self._services).latest.of(self._services.snapshot())
+        now = self._services.use.latest.of(self._services.snapshot())
         asked = (
             gpu
             for gpu in now.gpus
@@ -86,7 +86,7 @@ class GpuRoutes:
         to: Written = "",
     ) -> Response:
         """What the GPUs of a node did, by minutes, hours or days."""
-        uses, window = _known(self._services).past, _window(since, to, step, self._services.clock.now())
+        uses, window = _past(self._services), _window(since, to, step, self._services.clock.now())
         found = uses.of_nodes([NodeName(node)], step, window.start, window.end)
         return answer(NodeUse(node=NodeName(node), step=step, items=found))
 
@@ -98,16 +98,16 @@ class GpuRoutes:
         to: Written = "",
     ) -> Response:
         """What the GPUs did that a job held, by minutes, hours or days: one spread over its GPUs for each."""
-        uses, window = _known(self._services).past, _window(since, to, step, self._services.clock.now())
+        uses, window = _past(self._services), _window(since, to, step, self._services.clock.now())
         placed = kept_placements(self._services).of_job(JobName(name))
         return answer(_job_history(JobName(name), uses, placed, step, window))
 
 
-def _known(services: Services) -> KnownUse:
-    if services.use is None:
+def _past(services: Services) -> GpuUses:
+    if services.use.past is None:
         told = "What GPUs do is told by agents, and where jobs are pods there are none."
         raise RequestRefusedError(404, "no-gpu-use", told, "Ask the cluster's own monitoring.")
-    return services.use
+    return services.use.past
 
 
 def _window(since: str, to: str, step: UseStep, now: Instant) -> TimeWindow:

@@ -49,7 +49,7 @@ class Services:
     `cancelled` tells that it is on record of jobs that they are to end.
     `alias_key` is what names of users and jobs are hidden with. `agents`: None where jobs do not run on machines with agents.
     `placements`: None where jobs are pods, of which no ledger here says what they held. `verdicts`: all that the last plan says of
-    jobs; None while a part of that is still to come. `use`: what GPUs do and did; None where no agents tell it.
+    jobs; None while a part of that is still to come. `use`: what GPUs do and did.
     """
 
     jobs: JobSource
@@ -74,6 +74,7 @@ class Services:
     alerts: AlertDesk
     following: GitServices
     alias_key: str
+    use: KnownUse
     access: Callable[[], AccessPolicy | None] = lambda: None
     unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None
     terminals: Terminals = NO_TERMINALS
@@ -82,7 +83,6 @@ class Services:
     submitted: Callable[[Collection[JobName]], None] = lambda _: None
     placements: Placements | None = None
     verdicts: Callable[[], Sequence[Verdict] | None] = lambda: None
-    use: KnownUse | None = None
 
     def storages(self) -> dict[str, CheckpointPolicy]:
         """The CheckpointPolicies in force by name; none before there is a policy."""

@@ -43,7 +43,7 @@ class TopRoutes:
     def _use(self) -> Mapping[JobName, JobUse]:
         use = self._services.use
         try:
-            return use.latest.of(self._services.snapshot()).jobs if use else {}
+            return use.latest.of(self._services.snapshot()).jobs
         except NotReadyError:
             return {}
 

@@ -148,12 +148,12 @@ def _order_handler(
     looks = looks_of(driver, kept, folder.declared, clock)
     hardware = Hardware(containers.added_to(looks.read))
     submitters = Submitters(accounts) if accounts is not None else None
-    recorder = UseRecorder(
-        samples_of(driver, kept, own, lambda: orders.devices_in_use(), clock),  # noqa: PLW0108  (there is none yet)
-        lambda: orders.sample_every(),  # noqa: PLW0108
-        clock,
-        lambda why: log.warning("gpu-use-unreadable", message=why),
-    )
+
+    def failed(why: str) -> None:
+        log.warning("gpu-use-unreadable", message=why)
+
+    samples = samples_of(driver, kept, own, lambda: orders.devices_in_use(), clock, failed)  # noqa: PLW0108  (there is none yet)
+    recorder = UseRecorder(samples, lambda: orders.sample_every(), clock, failed)  # noqa: PLW0108
     gpus = partial(gpus_of, driver)
     orders = OrderHandler(node, folder, clock, gpus, equipment, hardware, submitters, recorder.after)
     recorder.start()

@@ -103,10 +103,10 @@ class LatestUse:
 
 
 class KnownUse(NamedTuple):
-    """What GPUs do, and what is kept of what they did."""
+    """What GPUs do, and what is kept of what they did; None: nothing is, as no agents tell it."""
 
     latest: LatestUse
-    past: GpuUses
+    past: GpuUses | None
 
 
 def use_now(snapshot: Snapshot, minutes: Mapping[NodeName, NodeMinute], now: Instant) -> UseNow:

@@ -74,11 +74,15 @@ def samples_of(
     declared: Callable[[], Iterable[Node]],
     in_use: Callable[[], Collection[DeviceId]],
     clock: Clock,
+    failed: Callable[[str], None],
 ) -> Read:
-    """What is asked for samples of the GPUs of the `declared` nodes. `in_use`: which of those tasks use, if they are simulated."""
+    """What is asked for samples of the GPUs of the `declared` nodes.
+
+    `in_use`: which of those tasks use, if they are simulated. `failed`: hears why one can't be asked.
+    """
     if driver is None:
         return SimulatedUse(declared, in_use, clock).read
-    return NvmlUse(NvmlGpus(folder, driver), driver, declared).read
+    return NvmlUse(NvmlGpus(folder, driver), driver, declared, failed).read
 
 
 class Looks(NamedTuple):

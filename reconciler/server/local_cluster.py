@@ -44,7 +44,14 @@ from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
 from reconciler.server.store_access import opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.terms import open_to_accounts, terms_of
-from reconciler.server.use_keeper import UseFiguresCollector, UseKeeper, nodes_of, recorder_here, use_book
+from reconciler.server.use_keeper import (
+    UseFiguresCollector,
+    UseKeeper,
+    failure_teller,
+    nodes_of,
+    recorder_here,
+    use_book,
+)
 from reconciler.store.store import SqlStore
 from solver.model.snapshot import Snapshot
 
@@ -91,7 +98,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, place.unstartable, place.agents
     told = None, (disks, starts), events.tell, narrow.tell
     return Parts(
-        services_of(*asked, *told, store.placements, KnownUse(use, store.gpu_uses)),
+        services_of(*asked, *told, store.placements, use=KnownUse(use, store.gpu_uses)),
         (
             *_threads({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
             *_threads({"checkpoints": checkpoints, "alerts": alerts}),
@@ -164,8 +171,9 @@ def _place(
     log.info("runtimes", **equipment.told)
     gpus = partial(gpus_of, driver)
     backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, gpus, terms, equipment=equipment)
-    read = samples_of(driver, kept, lambda: nodes_of(policies), backend.devices_in_use, clock)
-    recorder = recorder_here(read, policies, book, clock, log)
+    failed = failure_teller(log)
+    read = samples_of(driver, kept, lambda: nodes_of(policies), backend.devices_in_use, clock, failed)
+    recorder = recorder_here(read, policies, book, clock, failed)
     return ExecutionPlatform(
         backend,
         lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user),

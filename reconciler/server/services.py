@@ -139,7 +139,8 @@ def services_of(
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None,
     submitted: Callable[[Collection[JobName]], None] = lambda _: None,
     placements: Placements | None = None,
-    use: KnownUse | None = None,
+    *,
+    use: KnownUse,
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there are no placements."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
@@ -162,6 +163,7 @@ def services_of(
         alerts,
         following,
         alias_key,
+        use,
         watch.access,
         unstartable,
         plane.terminals,
@@ -170,7 +172,6 @@ def services_of(
         submitted,
         placements,
         watch.verdicts,
-        use,
     )
 
 

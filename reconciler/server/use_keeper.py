@@ -46,7 +46,7 @@ def use_book(policies: PolicySource, clock: Clock, log: FilteringBoundLogger) ->
 
 
 def recorder_here(
-    read: Read, policies: PolicySource, book: UseBook, clock: Clock, log: FilteringBoundLogger
+    read: Read, policies: PolicySource, book: UseBook, clock: Clock, failed: Callable[[str], None]
 ) -> UseRecorder:
     """Of the declared nodes that this machine plays, all of them."""
 
@@ -57,10 +57,12 @@ def recorder_here(
             if own:
                 book.hear(node.name, [NodeMinute(minute.start, own)])
 
-    def failed(why: str) -> None:
-        log.warning("gpu-use-unreadable", message=why)
-
     return UseRecorder(read, lambda: use_records(policies).sample_every, clock, failed, told)
+
+
+def failure_teller(log: FilteringBoundLogger) -> Callable[[str], None]:
+    """What hears why GPUs can't be asked what they do."""
+    return lambda why: log.warning("gpu-use-unreadable", message=why)
 
 
 def nodes_of(policies: PolicySource) -> tuple[Node, ...]:
@@ -72,7 +74,9 @@ def nodes_of(policies: PolicySource) -> tuple[Node, ...]:
 
 
 NODES_A_LOOK: Final = 250
-"""In one transaction, some half a second of work: 12,500 nodes take turns in fifty minutes, of the ninety that agents keep."""
+"""12,500 nodes take turns in fifty minutes, of the ninety that agents keep."""
+NODES_AT_ONCE: Final = 25
+"""In one transaction, some fifty milliseconds of work: writers come one after the other, and the loop is one of them."""
 
 
 @dataclass
@@ -83,6 +87,8 @@ class UseKeeper:
     uses: GpuUses
     epoch: Callable[[], Epoch | None]
     every_s: float = 60.0
+    apart_s: float = 0.2
+    """Between two transactions."""
     _stopped: Signal = field(default_factory=Signal)
 
     def run(self) -> None:
@@ -97,18 +103,26 @@ class UseKeeper:
 
     def look(self) -> None:
         """Write what waits of some nodes; nothing without the lead. Raises StoreUnusableError; then it waits on."""
-        epoch = self.epoch()
-        due = self.book.due(NODES_A_LOOK) if epoch is not None else {}
-        if epoch is None or not due:
-            return
+        for _ in range(0, NODES_A_LOOK, NODES_AT_ONCE):
+            epoch = self.epoch()
+            if epoch is None or not self._write(epoch):
+                return
+            self._stopped.wait(self.apart_s)
+
+    def _write(self, epoch: Epoch) -> bool:
+        """Whether there may be more."""
+        due = self.book.due(NODES_AT_ONCE)
         try:
-            self.uses.keep(epoch, due)
+            if due:
+                self.uses.keep(epoch, due)
         except StaleEpochError:
             # Agents tell the next leader, which may be this one again.
             self.book.give_back(due)
+            return False
         except StoreUnusableError:
             self.book.give_back(due)
             raise
+        return len(due) == NODES_AT_ONCE
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,7 +101,7 @@ class Site:
     followed: tuple[FollowedKind, ...] = ()
     node_sets: tuple[NodeSet, ...] = ()
     minutes: dict[NodeName, NodeMinute] = field(default_factory=dict)
-    hears_of_use: bool = True
+    keeps_use: bool = True
 
     @cached_property
     def agents(self) -> AgentDesk:
@@ -158,9 +158,9 @@ class Site:
             access=lambda: self.access,
             agents=self.agents,
             placements=self.store.placements,
-            use=KnownUse(LatestUse(lambda: self.minutes, SystemClock()), self.store.gpu_uses)
-            if self.hears_of_use
-            else None,
+            use=KnownUse(
+                LatestUse(lambda: self.minutes, SystemClock()), self.store.gpu_uses if self.keeps_use else None
+            ),
             unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )
 

@@ -156,11 +156,13 @@ def test_a_window_has_so_many_steps_at_most(client: Client) -> None:
     assert client.past.gpu_use_of_node("n1", "hour", "30h").items == ()
 
 
-def test_where_no_agents_tell_it_that_is_said(busy: Site) -> None:
-    busy.hears_of_use = False
+def test_where_no_agents_tell_it_gpus_are_listed_and_nothing_is_known_of_their_use(busy: Site) -> None:
+    busy.keeps_use = False
+    busy.minutes.clear()
     with ApiServer(busy.services(), Guard(TOKEN, user="alice")) as server, Client(server.url, TOKEN) as client:
-        for ask in (client.gpus, lambda: client.past.gpu_use_of_node("n1"), lambda: client.past.gpu_use_of_job("mine")):
+        for ask in (client.past.gpu_use_of_node, client.past.gpu_use_of_job):
             with pytest.raises(ApiError, match="told by agents"):
-                ask()
+                ask("mine")
+        assert {gpu.use for gpu in client.gpus().items} == {None}
+        assert client.gpus().types == (GpuUtilisation(H100, 3, 0, 0.0, healthy=8),)
         assert {line.active for line in client.top().items} == {None}
-        assert {queue.use for queue in client.queues().items} == {()}

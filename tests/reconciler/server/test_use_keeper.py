@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from reconciler.protocols.backend import Epoch
 from reconciler.protocols.store_errors import StoreUnreachableError
 from reconciler.server.use_keeper import UseFiguresCollector, UseKeeper
 from reconciler.store.store import SqlStore, open_store
+from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 from tests.reconciler.control.test_gpu_use import KEEP, N1, N2, NOW, gpu, node_of
 from tests.reconciler.control.test_use_summary import job_of, on, snapshot
@@ -121,3 +122,28 @@ def test_before_the_first_pass_there_is_what_is_refused_alone(book: UseBook, clo
     registry = CollectorRegistry()
     registry.register(UseFiguresCollector(book, LatestUse(book.latest, clock), lambda: None))
     assert b"quorate_gpus_active" not in generate_latest(registry)
+
+
+def test_nodes_are_written_in_small_transactions_and_no_more_than_so_many_in_a_look(
+    store: SqlStore, book: UseBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.server.use_keeper.NODES_AT_ONCE", 1)
+    epoch, written = store.ledger.lead("first", NOW, LEASE), list[list[NodeName]]()
+    keep = store.gpu_uses.keep
+
+    def counting(own: Epoch, minutes: Mapping[NodeName, Sequence[NodeMinute]]) -> None:
+        written.append(list(minutes))
+        keep(own, minutes)
+
+    monkeypatch.setattr(type(store.gpu_uses), "keep", lambda _, own, minutes: counting(own, minutes))
+    keeping = UseKeeper(book, store.gpu_uses, lambda: epoch, apart_s=0.0)
+    book.hear(N1, [minute(-2)])
+    book.hear(N2, [NodeMinute(Instant(NOW - 120_000), (gpu(uuid="GPU-2", node=N2),))])
+    keeping.look()
+    assert written == [[N1], [N2]]
+    assert kept(store) == [-2, -2]
+    book.hear(N1, [minute(-1)])
+    book.hear(N2, [NodeMinute(Instant(NOW - 60_000), (gpu(uuid="GPU-2", node=N2),))])
+    monkeypatch.setattr("reconciler.server.use_keeper.NODES_A_LOOK", 1)
+    keeping.look()
+    assert written[2:] == [[N1]]

@@ -55,7 +55,13 @@ class UsageReader:
         counters = self._counters[gpu]
         if counters is None:
             return _rates(handle)
-        figures = counters.read(handle)
+        try:
+            figures = counters.read(handle)
+        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_NoPermission):
+            # As of the fraction of a GPU that a hypervisor gives, which says all the same that it has counters.
+            self._forget(gpu)
+            self._counters[gpu] = None
+            return _rates(handle)
         if figures is None:
             return None
         links = [figures[link] for link in _LINKS if link in figures]

@@ -153,6 +153,33 @@ def test_the_gpus_of_a_node_are_sampled_by_their_numbers_and_one_that_fails_is_l
     )
 
 
+def test_what_has_counters_and_may_not_read_them_has_rates(
+    library: Library, driver: NvmlDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    monkeypatch.setattr(pynvml, "nvmlGpmSampleGet", refuse)
+    library.cards[0].rates = (30, 3)
+    for _ in range(2):
+        found = driver.usage(uuid(library, 0))
+        assert found is not None
+        assert (found.source, found.active) == ("utilisation", 30.0)
+
+
+def test_why_a_gpu_can_not_be_asked_is_told_once_until_it_can(
+    library: Library, driver: NvmlDriver, tmp_path: Path
+) -> None:
+    node, why = node_of(2), list[str]()
+    use = NvmlUse(NvmlGpus(tmp_path / "gpus", driver), driver, lambda: [node], why.append)
+    list(use.read())
+    for lost in (True, True, False, True):
+        library.cards[1].lost = lost
+        list(use.read())
+    assert len(why) == 2
+    assert all(uuid(library, 1) in told for told in why)
+
+
 def test_an_error_of_the_counters_is_an_error_of_that_gpu(library: Library, driver: NvmlDriver) -> None:
     library.missing |= {"nvmlGpmMetricsGet"}
     gpu = uuid(library, 0)
