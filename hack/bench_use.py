@@ -31,7 +31,7 @@ from solver.model.document import decode, encode
 from solver.model.quantities import Cpu, Duration, Instant, Memory
 
 GPUS_PER_NODE = 8
-BATCH = 250
+BATCH = 25
 """Nodes in one transaction, as the control plane writes them."""
 START = Instant.parse("2026-03-01T00:00:00Z")
 SHAPES = 200

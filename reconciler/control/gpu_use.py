@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final, Literal, NamedTuple, get_args
 
 from reconciler.model.clock import Clock
-from reconciler.model.gpu_use import MINUTE, GpuMinute, NodeMinute, is_record
+from reconciler.model.gpu_use import MINUTE, RECORD_BYTES, GpuMinute, NodeMinute, is_record
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Duration, Instant
 
@@ -46,6 +46,21 @@ class _Place(NamedTuple):
     """The newest minute in which the board was there."""
 
 
+class _Waiting(NamedTuple):
+    """A minute of a node as it waits: of 12,500 nodes there are hundreds of thousands. Those of a node share their `boards`."""
+
+    start: Instant
+    boards: tuple[tuple[DeviceId, str], ...]
+    records: bytes
+
+    def minute(self) -> NodeMinute:
+        """As it was told."""
+        pieces = (self.records[at : at + RECORD_BYTES] for at in range(0, len(self.records), RECORD_BYTES))
+        return NodeMinute(
+            self.start, tuple(GpuMinute(*board, piece) for board, piece in zip(self.boards, pieces, strict=True))
+        )
+
+
 class UseBook:
     """Threads may share it.
 
@@ -66,7 +81,8 @@ class UseBook:
         self._tell = tell
         self._lock = Lock()
         self._latest: dict[NodeName, NodeMinute] = {}
-        self._waiting: dict[NodeName, list[NodeMinute]] = {}
+        self._waiting: dict[NodeName, list[_Waiting]] = {}
+        self._boards_of: dict[NodeName, tuple[tuple[DeviceId, str], ...]] = {}
         self._handed: dict[NodeName, int] = {}
         self._hands = 0
         self._boards: dict[str, _Place] = {}
@@ -100,13 +116,14 @@ class UseBook:
             nodes = heapq.nsmallest(limit, self._waiting, key=lambda node: (self._handed.get(node, 0), node))
             self._hands += 1
             self._handed |= dict.fromkeys(nodes, self._hands)
-            return {node: self._waiting.pop(node) for node in nodes}
+            return {node: [one.minute() for one in self._waiting.pop(node)] for node in nodes}
 
     def give_back(self, due: Mapping[NodeName, Sequence[NodeMinute]]) -> None:
         """It could not be kept: it waits again."""
         with self._lock:
             for node, minutes in due.items():
-                self._waiting[node] = [*minutes, *self._waiting.get(node, ())]
+                before = (self._packed(node, minute) for minute in minutes)
+                self._waiting[node] = [*before, *self._waiting.get(node, ())]
                 self._bound(node)
 
     def _take(
@@ -129,7 +146,7 @@ class UseBook:
         latest = self._latest.get(node)
         if latest is None or taken.start >= latest.start:
             self._latest[node] = taken
-        self._waiting.setdefault(node, []).append(taken)
+        self._waiting.setdefault(node, []).append(self._packed(node, taken))
         self._bound(node)
 
     def _wrong(self, node: NodeName, start: Instant, gpu: GpuMinute, known: Collection[DeviceId]) -> UseRefusal | None:
@@ -146,6 +163,12 @@ class UseBook:
         if place is None or start > place.until:
             self._boards[gpu.uuid] = _Place(node, gpu.gpu, start)
         return None
+
+    def _packed(self, node: NodeName, minute: NodeMinute) -> _Waiting:
+        boards = tuple((gpu.gpu, gpu.uuid) for gpu in minute.gpus)
+        if self._boards_of.get(node) != boards:
+            self._boards_of[node] = boards
+        return _Waiting(minute.start, self._boards_of[node], b"".join(gpu.record for gpu in minute.gpus))
 
     def _bound(self, node: NodeName) -> None:
         lost = len(self._waiting[node]) - WAITING_MAX
