@@ -21,6 +21,7 @@ from reconciler.api.attach_routes import AttachRoutes
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.cluster_routes import ClusterRoutes
 from reconciler.api.event_stream import EventFeed
+from reconciler.api.gpu_routes import GpuRoutes
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
@@ -122,6 +123,7 @@ def create_app(
     app.include_router(TimelineRoutes(services).router)
     app.include_router(ShowbackRoutes(services).router)
     app.include_router(TopRoutes(services).router)
+    app.include_router(GpuRoutes(services).router)
     app.include_router(AlertRoutes(services).router)
     app.include_router(AgentRoutes(services).router)
     app.state.closing, app.state.events = closing or Flag(), EventFeed(services.jobs, services.history)

@@ -49,7 +49,8 @@ class ClusterRoutes:
     def queues(self) -> Response:
         """The queue tree with what each queue is guaranteed, holds and waits for."""
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
-        return answer(QueueList(items=queue_views(self._services.queue_uses(), holds)))
+        uses, active = self._services.queue_uses(), self._services.use.latest.of(self._services.snapshot()).queues
+        return answer(QueueList(items=queue_views(uses, holds, active)))
 
     def nodes(self) -> Response:
         """Every node and the jobs that hold its devices."""

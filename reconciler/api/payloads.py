@@ -7,6 +7,7 @@ from typing import Final, Literal
 from reconciler.analysis.backtest.history_file import RecordedJob
 from reconciler.control.broken_limits import BrokenLimit
 from reconciler.control.queue_use import QueueLine
+from reconciler.control.use_summary import GpuUtilisation
 from reconciler.lifecycle.jobs.eligibility import Block
 from reconciler.model.checkpoint_record import CheckpointRecord
 from reconciler.model.failure import Failure
@@ -110,7 +111,10 @@ class Why(Payload, frozen=True, kw_only=True):
 
 
 class QueueView(Document, frozen=True, omit_defaults=False):
-    """One queue: its place in the tree, its jobs, and its GPUs with those of the queues below it. `hold`: one by hand."""
+    """One queue: its place in the tree, its jobs, and its GPUs with those of the queues below it. `hold`: one by hand.
+
+    `use`: what is known of the use of the GPUs that it and those below it hold.
+    """
 
     name: QueueName
     parent: QueueName | None
@@ -119,6 +123,7 @@ class QueueView(Document, frozen=True, omit_defaults=False):
     pending: int
     gpus: tuple[QueueLine, ...]
     hold: Intervention | None = None
+    use: tuple[GpuUtilisation, ...] = ()
 
 
 class QueueList(Payload, frozen=True, kw_only=True):

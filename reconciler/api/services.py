@@ -14,6 +14,7 @@ from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.control.control import NoPolicyError
 from reconciler.control.metrics import Metrics
 from reconciler.control.queue_use import QueueUse
+from reconciler.control.use_summary import KnownUse
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.checkpoint_policy import CheckpointPolicy
@@ -61,7 +62,7 @@ class Services:
     `alias_key` is what names of users and jobs are hidden with. `agents`: None where jobs do not run on machines with agents.
     `placements`: None where jobs are pods, of which no ledger here says what they held. `verdicts`: all that the last plan says of
     jobs; None while a part of that is still to come. `gpu_types`: those of declared nodes, for which a name may be short; raises
-    NoPolicyError. `past`: None where there are no placements.
+    NoPolicyError. `past`: None where there are no placements. `use`: what GPUs do and did.
     """
 
     jobs: JobSource
@@ -86,6 +87,7 @@ class Services:
     alerts: AlertDesk
     following: GitServices
     alias_key: str
+    use: KnownUse
     access: Callable[[], AccessPolicy | None] = lambda: None
     unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None
     terminals: Terminals = NO_TERMINALS

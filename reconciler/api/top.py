@@ -15,6 +15,7 @@ class TopLine(Document, frozen=True, omit_defaults=False):
 
     `progress` is that of the task that is furthest behind, `memory` of the one that had the most of what it asked for, or where
     none asks, the most: null where no task has said, or was measured. `active_at`: when it did something last; null: not watched.
+    `active`: how active the `measured_gpus` of its GPUs are, in percent; null: of none is it known.
     """
 
     name: JobName
@@ -28,6 +29,8 @@ class TopLine(Document, frozen=True, omit_defaults=False):
     progress: Progress | None = None
     memory: MemoryUse | None = None
     active_at: Instant | None = None
+    measured_gpus: int = 0
+    active: float | None = None
 
 
 class Top(Payload, frozen=True, kw_only=True):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fastapi import APIRouter, Request, Response
 
 from reconciler.api.answers import answer, answers
 from reconciler.api.payloads import JobView
+from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.api.top import Top, TopLine
 from reconciler.api.views import JobViews
+from reconciler.control.use_summary import JobUse
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.protocols.backend import ENDED, MemoryUse, Progress, TaskStatus
 from solver.model.quantities import MilliGpu
+from solver.model.workload import JobName
 
 
 class TopRoutes:
@@ -33,11 +36,19 @@ class TopRoutes:
         view = JobViews(self._services).of(held_by)
         seen = (view(record) for record in held_by if rights.may("see-job", record.spec.queue, record.user))
         held = [job for job in seen if job.tasks]
-        lines = [line_of(job, sighted) for job in held]
+        use = self._use() if held else {}
+        lines = [line_of(job, sighted, use.get(job.name)) for job in held]
         return answer(Top(items=tuple(sorted(lines, key=lambda line: (-line.gpus, line.name)))))
 
+    def _use(self) -> Mapping[JobName, JobUse]:
+        use = self._services.use
+        try:
+            return use.latest.of(self._services.snapshot()).jobs
+        except NotReadyError:
+            return {}
 
-def line_of(job: JobView, sighted: BackendReports) -> TopLine:
+
+def line_of(job: JobView, sighted: BackendReports, use: JobUse | None = None) -> TopLine:
     """One line, from what the backend said of the tasks that the job holds devices for."""
     own = {(task.group, task.index) for task in job.tasks}
     tasks = [task for task in sighted.attempt(job.name, job.attempt).tasks if (task.group, task.index) in own]
@@ -53,6 +64,8 @@ def line_of(job: JobView, sighted: BackendReports) -> TopLine:
         _furthest_behind(tasks),
         _fullest(tasks),
         job.activity.active_at if job.activity else None,
+        use.measured if use else 0,
+        round(100 * use.active / use.measured, 1) if use and use.measured else None,
     )
 
 

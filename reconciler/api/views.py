@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -13,6 +14,7 @@ from reconciler.api.services import Services
 from reconciler.control.control import NoPolicyError
 from reconciler.control.islands import contradictions, reported_cliques
 from reconciler.control.queue_use import QueueUse
+from reconciler.control.use_summary import GpuUtilisation, added_up
 from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.interventions.effects import about, held_jobs
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
@@ -30,7 +32,7 @@ from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Cpu, Memory
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, TaskPlacement
+from solver.model.workload import Job, QueueName, TaskPlacement
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.policy.policy import Policy, Queue, policy_of
@@ -174,8 +176,17 @@ def node_views(
     )
 
 
-def queue_views(uses: Iterable[tuple[Queue, QueueUse]], holds: Mapping[str, Intervention]) -> tuple[QueueView, ...]:
-    """Every queue with what it, and the queues below it, hold and wait for. `holds`: those by hand, by queue."""
+def queue_views(
+    uses: Iterable[tuple[Queue, QueueUse]],
+    holds: Mapping[str, Intervention],
+    active: Mapping[QueueName, tuple[GpuUtilisation, ...]] = MappingProxyType({}),
+) -> tuple[QueueView, ...]:
+    """Every queue with what it, and the queues below it, hold and wait for. `holds`: those by hand, by queue.
+
+    `active`: the use of what each queue holds itself.
+    """
+    uses = tuple(uses)
+    below = added_up(active, {queue.name: queue.parent for queue, _ in uses})
     return tuple(
         QueueView(
             queue.name,
@@ -185,6 +196,7 @@ def queue_views(uses: Iterable[tuple[Queue, QueueUse]], holds: Mapping[str, Inte
             pending=use.pending,
             gpus=use.gpus,
             hold=holds.get(queue.name),
+            use=below.get(queue.name, ()),
         )
         for queue, use in uses
     )

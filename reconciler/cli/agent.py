@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reconciler.node.agent.folder import AgentFolder
     from reconciler.node.agent.order_handler import OrderHandler
     from reconciler.node.local_driver import WhoseGpus
-    from solver.model.cluster import NodeName
+    from solver.model.cluster import Node, NodeName
     from solver.model.quantities import Duration
 
 
@@ -130,11 +130,17 @@ def _order_handler(
     from reconciler.node.agent.order_handler import OrderHandler
     from reconciler.node.local.accounts import Submitters
     from reconciler.node.local.machine import equipment_of_this_machine
-    from reconciler.node.local_driver import driver_for, gpus_of, looks_of, use_of
+    from reconciler.node.local_driver import driver_for, gpus_of, looks_of, samples_of, use_of
+    from reconciler.node.use.recorder import UseRecorder
 
     kept = folder.tasks / "gpus"
     driver = driver_for(whose, kept)
-    use = use_of(driver, kept, lambda: filter(None, [folder.declared()]))
+
+    def own() -> tuple[Node, ...]:
+        declared = folder.declared()
+        return (declared,) if declared else ()
+
+    use = use_of(driver, kept, own)
     equipment = equipment_of_this_machine(folder.tasks, use)
     log.info("runtimes", **equipment.told)
     containers = ContainerWatch(equipment.runtimes.containers)
@@ -142,7 +148,16 @@ def _order_handler(
     looks = looks_of(driver, kept, folder.declared, clock)
     hardware = Hardware(containers.added_to(looks.read))
     submitters = Submitters(accounts) if accounts is not None else None
-    return OrderHandler(node, folder, clock, partial(gpus_of, driver), equipment, hardware, submitters)
+
+    def failed(why: str) -> None:
+        log.warning("gpu-use-unreadable", message=why)
+
+    samples = samples_of(driver, kept, own, lambda: orders.devices_in_use(), clock, failed)  # noqa: PLW0108  (there is none yet)
+    recorder = UseRecorder(samples, lambda: orders.sample_every(), clock, failed)  # noqa: PLW0108
+    gpus = partial(gpus_of, driver)
+    orders = OrderHandler(node, folder, clock, gpus, equipment, hardware, submitters, recorder.after)
+    recorder.start()
+    return orders
 
 
 async def _until_told(served: NodeAgent) -> None:

@@ -42,6 +42,7 @@ SECTIONS: Final = {
     "The cluster": {
         "queues": Subcommand("reconciler.cli.queues:queues", "Show the quota tree and its use."),
         "nodes": Subcommand("reconciler.cli.nodes:nodes", "Show the nodes and the jobs on them."),
+        "gpus": Subcommand("reconciler.cli.gpus:gpus", "Show what the GPUs do, and which jobs hold them."),
         "inventory": Subcommand("reconciler.cli.inventory:inventory", "Show the GPUs of this machine."),
         "showback": Subcommand(
             "reconciler.cli.showback:showback", "Show what became of all GPU time, and what it costs."

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from reconciler.api.payloads import JobView
 from reconciler.cli.times import local, span
+from reconciler.control.use_summary import GpuUtilisation
 from reconciler.lifecycle.jobs.idleness import idle_for
 from reconciler.model.intervention_record import Intervention
 from solver.model.amounts import PLACES, in_words
@@ -131,3 +132,13 @@ def state_line(job: JobView, now: Instant) -> str:
 
 def _attempt(number: int) -> str:
     return f", in attempt {number}" if number > 1 else ""
+
+
+def active_words(line: GpuUtilisation) -> str:
+    """`63%`, or `63% of 5/8` where not all GPUs are measured; "" where none is held, `-` where none is measured."""
+    if not line.allocated:
+        return ""
+    if not line.measured:
+        return "-"
+    part = f" of {line.measured}/{line.allocated}" if line.measured < line.allocated else ""
+    return f"{100 * line.active / line.measured:.0f}%{part}"

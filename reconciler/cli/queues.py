@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import click
 
 from reconciler.api.payloads import QueueView
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json, printable
-from reconciler.cli.phrases import by_whom
+from reconciler.cli.phrases import active_words, by_whom
 from reconciler.cli.tables import print_table
 from reconciler.control.queue_use import QueueLine
+from solver.model.cluster import GpuType
 
 _HEADINGS = (
     "QUEUE",
@@ -25,6 +26,7 @@ _HEADINGS = (
     "USED",
     "BORROWED",
     "WAITING",
+    "ACTIVE",
     "PAST GPU-HOURS",
 )
 _SPARE = ("PAST GPU-HOURS", "LENDABLE", "BORROWED", "FAIR SHARE", "PENDING", "RUNNING", "MAX")
@@ -37,7 +39,7 @@ def queues(output: str, server: str | None) -> None:
     """Show the queues as a tree: their jobs, and their GPUs by type with those of the queues below them.
 
     LENDABLE is what others may borrow of its guarantee; BORROWED is what a queue uses above that; WAITING is what its pending
-    jobs ask for of their first choice;
+    jobs ask for of their first choice; ACTIVE is how active its GPUs are, those of which that is measured;
     PAST GPU-HOURS is decayed past use, where the policy states a usageHalfLife.
     """
     with api_client(server) as client:
@@ -65,13 +67,14 @@ def _in_tree_order(
 def _rows(depth: int, queue: QueueView) -> Iterator[list[str]]:
     name = ["  " * depth + queue.name, str(queue.running), str(queue.pending)]
     first, *more = queue.gpus or (None,)
-    yield [*name, *(_cells(first) if first else [])]
+    active = {line.gpu_type: active_words(line) for line in queue.use}
+    yield [*name, *(_cells(first, active) if first else [])]
     for line in more:
         if line is not None:
-            yield ["", "", "", *_cells(line)]
+            yield ["", "", "", *_cells(line, active)]
 
 
-def _cells(line: QueueLine) -> list[str]:
+def _cells(line: QueueLine, active: Mapping[GpuType, str]) -> list[str]:
     ceiling = "none" if line.max is None else str(line.max)
     figures = (
         line.guaranteed,
@@ -81,6 +84,7 @@ def _cells(line: QueueLine) -> list[str]:
         line.held,
         line.borrowed,
         line.waiting,
+        active.get(line.gpu_type, ""),
         round(line.past_gpu_hours, 1),
     )
     return [line.gpu_type, *map(str, figures)]

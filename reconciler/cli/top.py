@@ -15,16 +15,29 @@ from reconciler.model.clock import SystemClock
 from reconciler.supervisor.memory import written
 from solver.model.quantities import Instant
 
-_HEADINGS = ("NAME", "QUEUE", "STATE", "TASKS", "GPUS", "RUNNING FOR", "STEP", "STEPS/S", "MEMORY", "IDLE FOR")
-_NUMBERS = ("TASKS", "GPUS", "RUNNING FOR", "STEP", "STEPS/S", "MEMORY", "IDLE FOR")
-_SPARE = ("QUEUE", "STEPS/S", "RUNNING FOR", "GPUS")
+_HEADINGS = (
+    "NAME",
+    "QUEUE",
+    "STATE",
+    "TASKS",
+    "GPUS",
+    "RUNNING FOR",
+    "STEP",
+    "STEPS/S",
+    "MEMORY",
+    "ACTIVE",
+    "IDLE FOR",
+)
+_NUMBERS = ("TASKS", "GPUS", "RUNNING FOR", "STEP", "STEPS/S", "MEMORY", "ACTIVE", "IDLE FOR")
+_SPARE = ("QUEUE", "STEPS/S", "RUNNING FOR", "GPUS", "MEMORY")
 
 
 @click.command(short_help="Show what runs, how far it is and what it uses.")
 @output_option("text", "json")
 @server_option
 def top(output: str, server: str | None) -> None:
-    """Show every job that holds devices: its tasks that run, its step and steps a second, and the memory of its fullest task.
+    """Show every job that holds devices: its tasks that run, its step and steps a second, the memory of its fullest task, and
+    how active its GPUs are, as far as that is measured.
 
     On a terminal it is shown anew every 2 seconds until it is interrupted; else once.
     """
@@ -56,5 +69,6 @@ def row_of(line: TopLine, now: Instant) -> list[str]:
         str(progress.step) if progress else "",
         f"{progress.rate:.3g}" if progress and progress.rate else "",
         f"{written(memory.peak)}/{written(memory.limit) if memory.limit else '-'}" if memory else "",
+        f"{line.active:.0f}%" if line.active is not None else "",
         span(now - line.active_at) if line.active_at is not None else "",
     ]

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from reconciler.analysis.showback.statement import ShowbackBy
 from reconciler.api.agent_payloads import AgentList, AgentToken, AgentTokenAsked
 from reconciler.api.alert_payloads import SampleList, WebhookList
+from reconciler.api.gpu_payloads import JobUseHistory, NodeUse
 from reconciler.api.payloads import InterventionAsked, InterventionList, RecordedJobList
 from reconciler.api.policy_payloads import (
     ApprovalAsked,
@@ -25,6 +26,7 @@ from reconciler.client.transport import Transport
 from reconciler.model.envelope import Envelope
 from reconciler.model.git_record import Approval, Suspension
 from reconciler.model.intervention_record import Intervention
+from reconciler.protocols.gpu_use import UseStep
 from solver.model.document import decode, encode
 from solver.model.quantities import Instant
 
@@ -204,6 +206,17 @@ class PastCalls:
         """What became of all GPU time, and what each queue, user, class, job or GPU type had of it. `charges`: docs/api.md."""
         stated = {"by": by, "from": since, "to": to, "charges": charges}
         return decode(self._transport.call("GET", "/v1/showback", params=_given(stated)), Showback)
+
+    def gpu_use_of_node(self, node: str, step: UseStep = "minute", since: str = "3h", to: str = "") -> NodeUse:
+        """What the GPUs of a node did."""
+        stated = {"step": step, "from": since, "to": to}
+        return decode(self._transport.call("GET", f"/v1/nodes/{_quoted(node)}/gpu-use", params=_given(stated)), NodeUse)
+
+    def gpu_use_of_job(self, job: str, step: UseStep = "minute", since: str = "3h", to: str = "") -> JobUseHistory:
+        """What the GPUs did that a job held."""
+        stated = {"step": step, "from": since, "to": to}
+        path = f"/v1/jobs/{_quoted(job)}/gpu-use"
+        return decode(self._transport.call("GET", path, params=_given(stated)), JobUseHistory)
 
 
 def _given(stated: Mapping[str, str | int]) -> dict[str, str | int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from urllib.parse import quote
 
 from reconciler.access.token_file import default_token_file, read_token, token_in_environment
+from reconciler.api.gpu_payloads import GpuList
 from reconciler.api.group_payloads import GroupView, TrialList
 from reconciler.api.payloads import (
     LOG_BYTES_MAX,
@@ -198,6 +199,10 @@ class Client:
     def nodes(self) -> NodeList:
         """Every node and the jobs that hold its devices."""
         return self._get("/v1/nodes", NodeList)
+
+    def gpus(self, limit: int = 1_000, cursor: str = "", **chosen: str) -> GpuList:
+        """A page of GPUs with what they do. `chosen`: of a `node`, `queue` or `job`, or of a type (`gpuType`)."""
+        return self._get("/v1/gpus", GpuList, limit=limit, **_cursor(cursor), **chosen)
 
     def rounds(self, limit: int = 20, cursor: str = "") -> RoundList:
         """A page of the newest rounds; `next` is the cursor of the one after it."""

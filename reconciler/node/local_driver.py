@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -12,8 +12,11 @@ from reconciler.node.local.gpus import DeclaredGpus, NodeGpus
 from reconciler.node.nvml.driver import Driver, DriverUnusableError
 from reconciler.node.nvml.findings import DeviceUse, Findings, ports_alone
 from reconciler.node.nvml.gpus import NvmlGpus, had_gpus
+from reconciler.node.nvml.usage import NvmlUse
 from reconciler.node.nvml.xids import XidWatch
-from solver.model.cluster import Node
+from reconciler.node.use.recorder import Read
+from reconciler.node.use.simulation import SimulatedUse
+from solver.model.cluster import DeviceId, Node
 from solver.model.quantities import Instant
 
 MODULE: Final = "pynvml"
@@ -63,6 +66,23 @@ def gpus_of(driver: Driver | None, folder: Path) -> NodeGpus:
 def use_of(driver: Driver | None, folder: Path, declared: Callable[[], Iterable[Node]]) -> DeviceUse | None:
     """The driver to ask whether devices of the `declared` nodes are free again; None: they are simulated."""
     return None if driver is None else DeviceUse(NvmlGpus(folder, driver), driver, declared)
+
+
+def samples_of(
+    driver: Driver | None,
+    folder: Path,
+    declared: Callable[[], Iterable[Node]],
+    in_use: Callable[[], Collection[DeviceId]],
+    clock: Clock,
+    failed: Callable[[str], None],
+) -> Read:
+    """What is asked for samples of the GPUs of the `declared` nodes.
+
+    `in_use`: which of those tasks use, if they are simulated. `failed`: hears why one can't be asked.
+    """
+    if driver is None:
+        return SimulatedUse(declared, in_use, clock).read
+    return NvmlUse(NvmlGpus(folder, driver), driver, declared, failed).read
 
 
 class Looks(NamedTuple):

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.backends.baremetal.agent_server import AgentServer
+from reconciler.backends.baremetal.agent_server import AgentServer, HeardUse
 from reconciler.backends.baremetal.authority import CertificateAuthority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.backend import BareMetalBackend
@@ -18,16 +18,18 @@ from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.full_collections import only_when_asked
 from reconciler.backends.baremetal.merge import Patience
 from reconciler.control.control import NoPolicyError, PolicySource
+from reconciler.control.gpu_use import UseBook
 from reconciler.lifecycle.health.trials import claims_of
 from reconciler.model.clock import Clock
 from reconciler.protocols.ledger import Claim
 from reconciler.server.agent_secrets import AgentSecrets
+from reconciler.server.declared_nodes import declared_nodes
 from reconciler.server.execution_platform import ExecutionPlatform
 from reconciler.server.parts import ServerThread
 from reconciler.server.settings import AgentsSettings, Settings
 from reconciler.server.terms import secret_folder_of
+from reconciler.server.use_keeper import use_records
 from reconciler.store.store import SqlStore
-from solver.model.cluster import Node, NodeName
 from solver.model.workload import JobName, JobSpec
 
 
@@ -41,6 +43,7 @@ def on_agents(
     clock: Clock,
     log: FilteringBoundLogger,
     closing: ExitStack,
+    book: UseBook,
 ) -> ExecutionPlatform:
     """Put it together. Raises KeyFileError, UnsafeSecretsError; its `begin` raises AgentListenerError."""
     file = AuthorityFile(on.authority or settings.folder.path / "agents" / "authority.pem")
@@ -48,7 +51,8 @@ def on_agents(
         file.make(clock.now())
     authority, fleet = CertificateAuthority(file, store.agents, clock), Fleet(clock)
     entry = Entry(authority, Enrolment(authority, store.agents, store.history, clock))
-    door = AgentServer((on.host, on.port), entry, fleet, _declared_nodes(policies), leads, wake, log)
+    use = HeardUse(lambda: use_records(policies).sample_every, book.hear)
+    door = AgentServer((on.host, on.port), entry, fleet, declared_nodes(policies), leads, wake, log, use)
 
     def begin() -> None:
         only_when_asked()
@@ -86,22 +90,6 @@ def _patience(policies: PolicySource, on: AgentsSettings) -> Callable[[], Patien
         return Patience(health.node_lease, health.node_lost_after)
 
     return patience
-
-
-def _declared_nodes(policies: PolicySource) -> Callable[[NodeName], Node | None]:
-    known: dict[str, dict[NodeName, Node]] = {}
-
-    def declared(name: NodeName) -> Node | None:
-        try:
-            current = policies.current()
-        except NoPolicyError:
-            return None
-        if current.revision not in known:
-            known.clear()
-            known[current.revision] = {node.name: node for node in current.nodes}
-        return known[current.revision].get(name)
-
-    return declared
 
 
 def _spec_of(store: SqlStore) -> Callable[[JobName], JobSpec | None]:

@@ -17,6 +17,7 @@ from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.control.control import LEASE, PolicySource
 from reconciler.control.metrics import Metrics
+from reconciler.control.use_summary import KnownUse, LatestUse
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.kubernetes.client.credentials import Credentials
@@ -102,11 +103,12 @@ def parts_on_kubernetes(
     stores = store.checkpoints, store.interventions, store.health
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)
     desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
-    pruning = Pruning(history, store.placements, store.capacities, git.standing, clock, lambda: memory.epoch)
+    records = store.placements, store.capacities, store.gpu_uses
+    pruning = Pruning(history, *records, git.standing, clock, lambda: memory.epoch)
     alias_key = read_or_make_token(folder.alias_key, "key")
     asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None
     return Parts(
-        services_of(*asked, cluster=standing),
+        services_of(*asked, cluster=standing, use=KnownUse(LatestUse(dict, clock), None)),
         (
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
+from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
@@ -14,10 +15,12 @@ from reconciler.api.services import PastRecords
 from reconciler.control.capacity import CapacityRecorder
 from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.event_settler import EventSettler
+from reconciler.control.gpu_use import UseBook
 from reconciler.control.metrics import Metrics
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.round_worker import RoundWorker
 from reconciler.control.runner import LoopStatus, Runner
+from reconciler.control.use_summary import KnownUse, LatestUse
 from reconciler.lifecycle.checkpoints.keeper import Keeper
 from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.model.clock import Clock, SystemClock
@@ -25,7 +28,7 @@ from reconciler.node.local import LocalBackend
 from reconciler.node.local.folders import StateFolders
 from reconciler.node.local.machine import equipment_of_this_machine
 from reconciler.node.local.retention import AttemptRetention
-from reconciler.node.local_driver import driver_for, gpus_of, use_of
+from reconciler.node.local_driver import driver_for, gpus_of, samples_of, use_of
 from reconciler.protocols.history import History
 from reconciler.server.alerts import alert_services
 from reconciler.server.capacity_watch import CapacityWatch
@@ -44,7 +47,22 @@ from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
 from reconciler.server.store_access import opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.terms import open_to_accounts, terms_of
+from reconciler.server.use_keeper import (
+    UseFiguresCollector,
+    UseKeeper,
+    failure_teller,
+    nodes_of,
+    recorder_here,
+    use_book,
+)
 from reconciler.store.store import SqlStore
+from solver.model.snapshot import Snapshot
+
+
+class _Member(Protocol):
+    def run(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
@@ -54,63 +72,65 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
     history = LoggedHistory(store.history, log)
-    git = policy_side(
-        settings,
-        store,
-        history,
-        clock,
-        holder,
-        snapshot=lambda: runner.status.last.snapshot if runner.status.last else None,
-        wake=lambda: runner.wake(),  # noqa: PLW0108  (there is no runner yet)
-        log=log,
-        is_shared=is_shared,
-    )
-    place = _place(settings, store, git.standing, lambda: runner.leads(), lambda: runner.wake(), clock, log, closing)  # noqa: PLW0108
+
+    def seen() -> Snapshot | None:
+        return runner.status.last.snapshot if runner.status.last else None
+
+    def wake() -> None:
+        runner.wake()
+
+    known = settings, store, history, clock, holder
+    git = policy_side(*known, snapshot=seen, wake=wake, log=log, is_shared=is_shared)
+    book = use_book(git.standing, clock, log)
+    use = LatestUse(book.latest, clock)
+    place = _place(settings, store, git.standing, lambda: runner.leads(), wake, clock, log, closing, book)  # noqa: PLW0108
     rounds = round_worker(settings, clock, log, closing)
     plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
-    metrics = _metrics(store, disks, starts)
+    metrics = _metrics(store, disks, starts, UseFiguresCollector(book, use, seen))
+    keeping = UseKeeper(book, store.gpu_uses, lambda: runner.epoch())  # noqa: PLW0108
     events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
     runner = _runner(plane, narrow, events, Reporter(metrics, log), git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
     alias_key = read_or_make_token(folder.alias_key, "key")
     place.begin()
+    asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, place.unstartable, place.agents
+    told = None, (disks, starts), events.tell, narrow.tell
     past = PastRecords(store.placements, store.capacities, store.past_jobs)
-    known = plane, git.standing, runner, metrics, desk, git.following, alias_key, place.unstartable
     return Parts(
-        services_of(*known, place.agents, None, (disks, starts), events.tell, narrow.tell, past),
+        services_of(*asked, *told, past, use=KnownUse(use, store.gpu_uses)),
         (
-            ServerThread("loop", runner.run, runner.stop),
-            ServerThread("events", events.run, events.stop),
-            ServerThread("narrow rounds", narrow.run, narrow.stop),
-            ServerThread("policy", git.follower.run, git.follower.stop),
-            ServerThread("checkpoints", checkpoints.run, checkpoints.stop),
-            ServerThread("alerts", alerts.run, alerts.stop),
+            *_threads({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
+            *_threads({"checkpoints": checkpoints, "alerts": alerts}),
             *place.members,
-            *_keeping_records(store, history, git.standing, clock, runner),
+            *_threads({"gpu use": keeping, **_keeping_records(store, history, git.standing, clock, runner)}),
         ),
         store,
         ending=place.ending,
     )
 
 
+def _threads(members: Mapping[str, _Member]) -> Iterator[ServerThread]:
+    return (ServerThread(name, member.run, member.stop) for name, member in members.items())
+
+
 def _keeping_records(
     store: SqlStore, history: History, policies: PolicySource, clock: Clock, runner: Runner
-) -> tuple[ServerThread, ...]:
-    pruning = Pruning(history, store.placements, store.capacities, policies, clock, runner.epoch)
-    watch = CapacityWatch(store.capacities, clock, runner.epoch)
-    return (
-        ServerThread("pruning", pruning.run, pruning.stop),
-        ServerThread("capacity watch", watch.run, watch.stop),
-    )
+) -> dict[str, _Member]:
+    records = store.placements, store.capacities, store.gpu_uses
+    return {
+        "pruning": Pruning(history, *records, policies, clock, runner.epoch),
+        "capacity watch": CapacityWatch(store.capacities, clock, runner.epoch),
+    }
 
 
-def _metrics(store: SqlStore, disks: StateDisks, starts: NarrowStarts) -> Metrics:
-    """Those of rounds, of disks, and what is read from the store."""
+def _metrics(store: SqlStore, disks: StateDisks, starts: NarrowStarts, use: UseFiguresCollector) -> Metrics:
+    """Those of rounds, of disks, of GPUs' use, and what is read from the store."""
     metrics = Metrics()
+    metrics.add(use)
     metrics.add(disks)
     metrics.add(starts)
     metrics.add(WebhookFigures(store.alerts))
@@ -145,6 +165,7 @@ def _place(
     clock: Clock,
     log: FilteringBoundLogger,
     closing: ExitStack,
+    book: UseBook,
 ) -> ExecutionPlatform:
     if settings.agents is not None:
         # Its libraries are an extra that need not be there.
@@ -152,7 +173,7 @@ def _place(
 
         if settings.store is not None:
             tie_to_agents(store)
-        return on_agents(settings, settings.agents, store, policies, leads, wake, clock, log, closing)
+        return on_agents(settings, settings.agents, store, policies, leads, wake, clock, log, closing, book)
     if settings.store is not None:
         tie_to_tasks(store, settings.tasks)
     terms = terms_of(settings.secrets, settings.accounts, lambda: policies.current().policy)
@@ -163,10 +184,13 @@ def _place(
     log.info("runtimes", **equipment.told)
     gpus = partial(gpus_of, driver)
     backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, gpus, terms, equipment=equipment)
+    failed = failure_teller(log)
+    read = samples_of(driver, kept, lambda: nodes_of(policies), backend.devices_in_use, clock, failed)
+    recorder = recorder_here(read, policies, book, clock, failed)
     return ExecutionPlatform(
         backend,
         lambda spec, user: equipment.runtimes.unstartable(spec) or terms.unstartable(spec, user),
-        members=_keeping_logs(settings, clock, log),
+        members=(*_keeping_logs(settings, clock, log), ServerThread("gpu samples", recorder.run, recorder.stop)),
     )
 
 

@@ -1,15 +1,17 @@
-"""The thread that deletes rounds, placements and past capacity that the policy says are old, beside the loop, under its epoch."""
+"""The thread that deletes records which the policy says are old (rounds, placements, capacity, use of GPUs), under the loop's epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event as Signal
 
 from reconciler.control.control import NoPolicyError, PolicySource
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch, StaleEpochError
 from reconciler.protocols.capacity import Capacities
+from reconciler.protocols.gpu_use import GpuUses, UseStep
 from reconciler.protocols.history import History
 from reconciler.protocols.placements import Placements
 from solver.model.quantities import Duration, Instant
@@ -22,6 +24,7 @@ class Pruning:
     history: History
     placements: Placements
     capacities: Capacities
+    gpu_uses: GpuUses
     policies: PolicySource
     clock: Clock
     epoch: Callable[[], Epoch | None]
@@ -50,6 +53,10 @@ class Pruning:
                 self._prune(self.history.prune_rounds, epoch, scheduling.keep_rounds)
             self._prune(self.placements.prune, epoch, scheduling.keep_placements)
             self._prune(self.capacities.prune, epoch, scheduling.keep_placements)
+            use = scheduling.gpu_use
+            kept: dict[UseStep, Duration] = {"minute": use.keep_minutes, "hour": use.keep_hours, "day": use.keep_days}
+            for step, keep in kept.items():
+                self._prune(partial(_prune_use, self.gpu_uses, step), epoch, keep)
         except (NoPolicyError, StaleEpochError):
             return  # the next leader, under whatever policy, looks again
 
@@ -57,3 +64,7 @@ class Pruning:
         before = self.clock.now().after(-keep)
         while prune(epoch, before) and not self._stopped.wait(self.apart_s):
             pass
+
+
+def _prune_use(uses: GpuUses, step: UseStep, epoch: Epoch, before: Instant) -> int:
+    return uses.prune(epoch, step, before)

@@ -19,6 +19,7 @@ from reconciler.control.passes import Pass
 from reconciler.control.queue_use import LatestQueueUses, QueueUse
 from reconciler.control.runner import Condition as LoopCondition
 from reconciler.control.runner import LoopStatus
+from reconciler.control.use_summary import KnownUse
 from reconciler.documents.operations import Operations
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.lifecycle.health.cap import held_back
@@ -138,17 +139,15 @@ def services_of(
     cancelled: Callable[[Collection[JobName]], None] = lambda _: None,
     submitted: Callable[[Collection[JobName]], None] = lambda _: None,
     past: PastRecords | None = None,
+    *,
+    use: KnownUse,
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there is no `past`."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
     seen = watch.policy, watch.snapshot, watch.queue_uses, watch.sighted
     said = watch.verdict, watch.admit, watch.status, watch.ready
     return Services(
-        plane.jobs,
-        plane.ledger,
-        plane.history,
-        plane.logs,
-        plane.clock,
+        *(plane.jobs, plane.ledger, plane.history, plane.logs, plane.clock),
         metrics,
         *seen,
         *said,
@@ -158,6 +157,7 @@ def services_of(
         alerts,
         following,
         alias_key,
+        use,
         watch.access,
         unstartable,
         plane.terminals,

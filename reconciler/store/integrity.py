@@ -16,6 +16,7 @@ from reconciler.model.job_record import ArrayElement, JobOutcome
 from reconciler.protocols.ledger import Marks
 from reconciler.protocols.rounds import NarrowRecord, RoundRecord
 from reconciler.store.database import Database
+from reconciler.store.gpu_use import BLOCK_STEPS
 from reconciler.store.migrations import is_in, version_of
 from reconciler.store.round_records import BadPackingError, unpack
 from reconciler.store.tables import (
@@ -24,6 +25,7 @@ from reconciler.store.tables import (
     checkpoints,
     claims,
     failures,
+    gpu_use,
     holdings,
     intents,
     jobs,
@@ -32,6 +34,7 @@ from reconciler.store.tables import (
     reservations,
     rounds,
 )
+from reconciler.store.use_blocks import UseBlock
 from solver.model.cluster import GpuType
 from solver.model.document import decode
 from solver.model.inflight import Intent, Repartitioning, Reservation
@@ -71,6 +74,9 @@ def problems_of(database: Database, tell: Callable[[str], None] = lambda _: None
             yield from _unreadable(connection, column, kind)
         tell("rounds.record")
         yield from _unreadable_rounds(connection, version)
+        if is_in(gpu_use.c.block, version):
+            tell("gpu_use.block")
+            yield from _unreadable_use(connection)
         tell("holdings")
         yield from _overheld(connection)
         yield from _unlike_their_claims(connection)
@@ -124,6 +130,14 @@ def _unreadable_narrow(number: int, record: bytes) -> Iterator[str]:
         decode(unpack(record), NarrowRecord)
     except (msgspec.MsgspecError, BadPackingError) as error:
         yield f"rounds {number}: its record can't be read ({error})"
+
+
+def _unreadable_use(connection: Connection) -> Iterator[str]:
+    for row in connection.execute(select(gpu_use).execution_options(yield_per=100)):
+        try:
+            UseBlock.unpacked(row.node, BLOCK_STEPS[row.step], row.block)
+        except (KeyError, BadPackingError) as error:
+            yield f"gpu_use {row.step}/{row.start}/{row.node}: its block can't be read ({error})"
 
 
 def _overheld(connection: Connection) -> Iterator[str]:

@@ -12,6 +12,7 @@ from reconciler.store.checkpoints import SqlCheckpoints
 from reconciler.store.database import Database, LeaseClock
 from reconciler.store.git_decisions import SqlAcceptedPlans, SqlFollowing
 from reconciler.store.gone_pods import SqlGonePods
+from reconciler.store.gpu_use import SqlGpuUses
 from reconciler.store.health import SqlNodeHealths
 from reconciler.store.history import SqlHistory
 from reconciler.store.interventions import SqlInterventions
@@ -42,6 +43,7 @@ class SqlStore:
     placements: SqlPlacements
     capacities: SqlCapacities
     past_jobs: SqlPastJobs
+    gpu_uses: SqlGpuUses
 
     def close(self) -> None:
         """Close every connection."""
@@ -78,4 +80,5 @@ def open_store(
         SqlPlacements(database),
         SqlCapacities(database),
         SqlPastJobs(database),
+        SqlGpuUses(database),
     )

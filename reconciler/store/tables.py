@@ -430,3 +430,14 @@ sessions = Table(
     Column("session", Text, nullable=False),  # a Session
     info=since(14),
 )
+
+# Use of GPUs: of a node, an hour of minutes, a day of hours or 32 days of days, as use_blocks.py packs them.
+gpu_use = Table(
+    "gpu_use",
+    metadata,
+    Column("step", String, primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    Column("node", String, primary_key=True),
+    Column("block", LargeBinary, nullable=False),
+    info=since(14),
+)

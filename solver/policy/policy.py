@@ -173,6 +173,15 @@ class TaskLogs(Document, frozen=True):
     max_per_task: Memory = Memory(2**30)
 
 
+class GpuUseRecords(Document, frozen=True):
+    """How often GPUs are asked what they do, and for how long what came of it is kept, by minutes, hours and days."""
+
+    sample_every: Duration = Duration(5_000)
+    keep_minutes: Duration = Duration(2 * 86_400_000)
+    keep_hours: Duration = Duration(90 * 86_400_000)
+    keep_days: Duration = Duration(1_830 * 86_400_000)
+
+
 class SchedulingPolicy(Document, frozen=True):
     """The settings of the whole cluster; a repository has one.
 
@@ -186,6 +195,7 @@ class SchedulingPolicy(Document, frozen=True):
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     `host_share`: what a GPU carries of CPU and memory, for pools where that is not an equal part (policy/host_share).
     `gpu_nodes_for`: which jobs may be on nodes that have GPUs. `unlisted_namespaces`: what holds for those that no queue lists.
+    `gpu_use`: what is kept of what GPUs do.
     """
 
     default_priority_class: str = ""
@@ -211,6 +221,7 @@ class SchedulingPolicy(Document, frozen=True):
     gpu_nodes_for: GpuNodesFor = "all-jobs"
     keep_placements: Duration = Duration(400 * 86_400_000)
     unlisted_namespaces: UnlistedNamespaces = "allowed"
+    gpu_use: GpuUseRecords = GpuUseRecords()
 
 
 class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
@@ -359,6 +370,7 @@ _UNREAD_BY_ROUNDS = {
     # The very defaults, which are left out of what is digested: a policy of before these fields were there keeps its digest.
     "logs": SchedulingPolicy().logs,
     "keep_placements": SchedulingPolicy().keep_placements,
+    "gpu_use": SchedulingPolicy().gpu_use,
 }
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import structlog
 
-from reconciler.backends.baremetal.agent_server import AgentServer
+from reconciler.backends.baremetal.agent_server import AgentServer, HeardUse
 from reconciler.backends.baremetal.backend import BareMetalBackend
 from reconciler.backends.baremetal.entry import Entry
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.wire import SentSecret
 from reconciler.model.clock import SystemClock
+from reconciler.model.gpu_use import NodeMinute
 from reconciler.node.agent.agent import NodeAgent
 from reconciler.node.agent.folder import AgentFolder
 from reconciler.node.agent.join import join
@@ -35,8 +36,8 @@ from reconciler.protocols.backend import (
     forget_each,
 )
 from reconciler.protocols.ledger import Claim
-from solver.model.cluster import Node
-from solver.model.quantities import Instant
+from solver.model.cluster import Node, NodeName
+from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, JobSpec
 from tests.contracts.local_worlds import LocalWorld, eventually
 from tests.contracts.simulated_worlds import NODES
@@ -49,7 +50,17 @@ LOG = structlog.get_logger("quorate.test")
 class Agents:
     """Both, in one thread: each with a folder of its own, on disk like everything that outlives them."""
 
-    def __init__(self, state: Path, trust: Trust, port: int, gpus: Callable[[Path], NodeGpus]) -> None:
+    def __init__(
+        self,
+        state: Path,
+        trust: Trust,
+        port: int,
+        gpus: Callable[[Path], NodeGpus],
+        pace: AgentPace,
+        minutes: Callable[[int], tuple[tuple[NodeMinute, ...], int]],
+    ) -> None:
+        self._pace = pace
+        self._minutes = minutes
         self._agents = [self._agent(node, state, trust, port, gpus) for node in NODES]
         self._begun = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
@@ -62,10 +73,10 @@ class Agents:
 
     def _agent(self, node: Node, state: Path, trust: Trust, port: int, gpus: Callable[[Path], NodeGpus]) -> NodeAgent:
         folder = AgentFolder(state / node.name)
-        deeds = OrderHandler(node.name, folder, SystemClock(), gpus=gpus)
+        deeds = OrderHandler(node.name, folder, SystemClock(), gpus=gpus, minutes=self._minutes)
         identity = join("127.0.0.1", port, trust.token(node.name), folder.identity)
         servers, address = [("127.0.0.1", port)], f"{node.name}.example"
-        return NodeAgent(deeds, servers, identity, SystemClock(), LOG, address, QUICK)
+        return NodeAgent(deeds, servers, identity, SystemClock(), LOG, address, self._pace)
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -113,11 +124,16 @@ class BareMetalWorld(LocalWorld):
     """Implements BackendWorld. The agents go on while the control plane's side is made anew."""
 
     attempts = "*/tasks/*"
+    pace = QUICK
 
     def __init__(self, folder: Path, trust: Trust) -> None:
         self._trust = trust
         self.leads = True
         self._agents: Agents | None = None
+        self.minutes: list[NodeMinute] = []
+        """What every agent has recorded of its GPUs' use; tests add to it."""
+        self.use: list[tuple[NodeName, NodeMinute]] = []
+        """What the control plane's side was told of that, in order."""
         self.opened: AgentServer | None = None
         self.port = 0
         self._claims: dict[tuple[JobName, int], Claim] = {}
@@ -139,6 +155,7 @@ class BareMetalWorld(LocalWorld):
             lambda: self.leads,
             lambda: None,
             LOG,
+            HeardUse(lambda: Duration(5_000), self._hear_use),
         )
         self.port = self.opened.open()
         self.inner = BareMetalBackend(
@@ -150,8 +167,15 @@ class BareMetalWorld(LocalWorld):
         )
         self.backend = Recorded(self.inner, self._claims)  # type: ignore[assignment]  # logs are read of `inner`
         if self._agents is None:
-            self._agents = Agents(self.state, self._trust, self.port, self.gpus)
+            self._agents = Agents(self.state, self._trust, self.port, self.gpus, self.pace, self._recorded)
         eventually(lambda: sum(node.ready for node in self.backend.changes(Cursor(0)).nodes) == len(NODES))
+
+    def _recorded(self, number: int) -> tuple[tuple[NodeMinute, ...], int]:
+        recorded = tuple(self.minutes)
+        return recorded[number:], len(recorded)
+
+    def _hear_use(self, node: NodeName, minutes: tuple[NodeMinute, ...]) -> None:
+        self.use += ((node, minute) for minute in minutes)
 
     @property
     def door(self) -> AgentServer:

@@ -21,6 +21,7 @@ from reconciler.protocols.capacity import Capacities
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.git_decisions import AcceptedPlans, FollowingDecisions
 from reconciler.protocols.gone_pods import GonePods
+from reconciler.protocols.gpu_use import GpuUses
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.history import History
 from reconciler.protocols.interventions import Interventions
@@ -112,6 +113,10 @@ class Stores(Protocol):
     def past_jobs(self) -> PastJobs:
         """What there was of jobs."""
 
+    @property
+    def gpu_uses(self) -> GpuUses:
+        """What GPUs did."""
+
     def reopen(self) -> None:
         """Drop every object, as a crash would, and make new ones on the same state."""
 
@@ -185,6 +190,10 @@ class SqlStores:
     @property
     def past_jobs(self) -> PastJobs:
         return self._store.past_jobs
+
+    @property
+    def gpu_uses(self) -> GpuUses:
+        return self._store.gpu_uses
 
     @property
     def database(self) -> Database:

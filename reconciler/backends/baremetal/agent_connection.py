@@ -8,9 +8,10 @@ from typing import Final
 from websockets.asyncio.server import ServerConnection
 
 from reconciler.backends.baremetal.certificates import NodeIdentity
-from reconciler.backends.baremetal.wire import Declare, ToAgent
+from reconciler.backends.baremetal.wire import FEATURES_HEADER, GPU_USE, Declare, ToAgent
 from solver.model.cluster import Node, NodeName
 from solver.model.document import encode
+from solver.model.quantities import Duration
 
 UNSENT_BYTES_MAX: Final = 2**26
 """An agent that takes so little that this piles up is disconnected, and told everything anew."""
@@ -25,6 +26,8 @@ class AgentConnection:
     def __init__(self, identity: NodeIdentity, connection: ServerConnection) -> None:
         self.identity = identity
         self._connection = connection
+        features = connection.request.headers.get_all(FEATURES_HEADER) if connection.request else ()
+        self._samples = GPU_USE in " ".join(features).split()
         self._declared: Declare | None = None
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
         self._unsent = 0
@@ -43,9 +46,9 @@ class AgentConnection:
             return
         self._outgoing.put_nowait(content)
 
-    def declare(self, node: Node | None) -> None:
-        """Say what Git says of the node, unless that is what was said last."""
-        declared = Declare(node)
+    def declare(self, node: Node | None, sample_every: Duration | None) -> None:
+        """Say what Git says of the node, and how often its GPUs are sampled, unless that is what was said last."""
+        declared = Declare(node, sample_every if self._samples else None)
         if self._declared != declared:
             self._declared = declared
             self.send(declared)

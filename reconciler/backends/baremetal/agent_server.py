@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
@@ -39,9 +39,11 @@ from reconciler.backends.baremetal.wire import (
     ToAgent,
     Welcome,
 )
+from reconciler.model.gpu_use import NodeMinute
 from reconciler.protocols.store_errors import StoreUnusableError
 from solver.model.cluster import Node, NodeName
 from solver.model.document import decode
+from solver.model.quantities import Duration
 
 REVOCATIONS_EVERY_S: Final = 5.0
 """How often the store is asked whether connected agents are still trusted."""
@@ -51,11 +53,18 @@ class NotThereError(Exception):
     """The agent of a node is not connected."""
 
 
+class HeardUse(NamedTuple):
+    """`every`: between two samples. `hear`: what an agent tells of its node; called in the door's thread."""
+
+    every: Callable[[], Duration]
+    hear: Callable[[NodeName, tuple[NodeMinute, ...]], None]
+
+
 class AgentServer:
     """`open` it, and `close` it in the end. All other methods may be called by any thread.
 
     `declared`: what Git says a node is. `leads`: whether this control plane does; while it does not, agents are sent away. `told`:
-    called when there is news of tasks.
+    called when there is news of tasks. `use`: what becomes of what agents tell of their GPUs' use; None: they are not to.
     """
 
     def __init__(
@@ -67,6 +76,7 @@ class AgentServer:
         leads: Callable[[], bool],
         told: Callable[[], None],
         log: FilteringBoundLogger,
+        use: HeardUse | None = None,
     ) -> None:
         self._address = address
         self._entry = entry
@@ -75,6 +85,7 @@ class AgentServer:
         self._leads = leads
         self._told = told
         self._log = log
+        self._use = use
         self._lines: dict[NodeName, AgentConnection] = {}
         self._asked = PendingRequests()
         self._ids = count(1)
@@ -161,8 +172,12 @@ class AgentServer:
                 self._lines[node].send(message(next(self._ids)))
 
     def _declare_all(self) -> None:
+        sample_every = self._sample_every()
         for line in self._lines.values():
-            line.declare(self._declared(line.node))
+            line.declare(self._declared(line.node), sample_every)
+
+    def _sample_every(self) -> Duration | None:
+        return self._use.every() if self._use else None
 
     def _run(self) -> None:
         try:
@@ -266,7 +281,7 @@ class AgentServer:
         self._fleet.connected(hello.node, hello.address or str(connection.remote_address[0]))
         self._lines[hello.node] = line
         line.send(Welcome(self._fleet.led))
-        line.declare(self._declared(hello.node))
+        line.declare(self._declared(hello.node), self._sample_every())
         self._log.info("agent-connected", node=hello.node, address=hello.address, epoch=hello.epoch_seen)
         return line
 
@@ -274,8 +289,9 @@ class AgentServer:
         self._fleet.heard(node)
         heard: FromAgent = decode(message, FromAgent)  # type: ignore[arg-type]
         match heard:
-            case Beat():
-                return
+            case Beat(use):
+                if use and self._use:
+                    self._use.hear(node, use)
             case Report(changes, whole):
                 self._fleet.told(node, changes, whole)
                 self._told()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
+from reconciler.model.gpu_use import NodeMinute
 from reconciler.protocols.backend import (
     BackendChanges,
     Epoch,
@@ -27,11 +28,16 @@ from reconciler.protocols.backend import (
 )
 from solver.model.cluster import Node, NodeName
 from solver.model.document import Document
+from solver.model.quantities import Duration
 from solver.model.workload import JobName
 
 PROTOCOL: Final = 1
 AGENT_PATH: Final = "/agent"
 """Where agents connect, with their certificates, on the port on which they get those."""
+FEATURES_HEADER: Final = "Quorate-Features"
+"""Of the agent's request: what it knows beyond the first release of PROTOCOL, so that it is sent no field that it refuses."""
+GPU_USE: Final = "gpu-use"
+"""It hears `sample_every`."""
 MESSAGE_BYTES_MAX: Final = 2**24
 """Of one message: a whole report of a node with some ten thousand tasks."""
 SECRETS_BYTES_MAX: Final = 2**22
@@ -65,7 +71,9 @@ class Report(Document, frozen=True, tag=True):
 
 
 class Beat(Document, frozen=True, tag=True):
-    """The agent is there."""
+    """The agent is there. `use`: minutes of its GPUs' use, each of which may be told again on the next connection."""
+
+    use: tuple[NodeMinute, ...] = ()
 
 
 class Done(Document, frozen=True, tag=True):
@@ -119,9 +127,13 @@ class Welcome(Document, frozen=True, tag=True):
 
 
 class Declare(Document, frozen=True, tag=True):
-    """What Git says the agent's node is; None: nothing, and so it takes no work."""
+    """What Git says the agent's node is; None: nothing, and so it takes no work. `sample_every`: between two samples of its GPUs.
+
+    None: this control plane does not want to hear of their use.
+    """
 
     node: Node | None
+    sample_every: Duration | None = None
 
 
 class Lead(Document, frozen=True, tag=True):

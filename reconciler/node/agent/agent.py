@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE
 from reconciler.backends.baremetal.key_files import KeyFileError
-from reconciler.backends.baremetal.wire import AGENT_PATH, MESSAGE_BYTES_MAX
+from reconciler.backends.baremetal.wire import AGENT_PATH, FEATURES_HEADER, GPU_USE, MESSAGE_BYTES_MAX
 from reconciler.model.clock import Clock
 from reconciler.node.agent.identity import AgentIdentity
 from reconciler.node.agent.join import ControlPlaneUnreachableError, JoinRefusedError, renew
@@ -92,6 +92,7 @@ class NodeAgent:
         try:
             async with connect(
                 f"wss://{host}:{port}{AGENT_PATH}",
+                additional_headers={FEATURES_HEADER: GPU_USE},
                 ssl=self._identity.client_context(),
                 server_hostname=CONTROL_PLANE,
                 proxy=None,

@@ -24,6 +24,7 @@ from reconciler.backends.baremetal.wire import (
     Welcome,
 )
 from reconciler.model.clock import Clock
+from reconciler.model.gpu_use import SAMPLE_EVERY, NodeMinute
 from reconciler.model.task_log import GapNotice
 from reconciler.node.agent.folder import AgentFolder, Epochs
 from reconciler.node.agent.hardware import Hardware, no_hardware
@@ -35,12 +36,16 @@ from reconciler.node.local.machine import Equipment
 from reconciler.node.local.terminals import LocalLine
 from reconciler.node.local.terms import Terms
 from reconciler.protocols.backend import BackendChanges, BackendUnreachableError, Cursor, StaleEpochError
-from solver.model.cluster import Node, NodeName
+from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Duration
 from solver.model.workload import JobName
 
 SECRETS_FOR: Final = Duration(60_000)
 """How long after a task has begun its secrets are kept for it: it reads them a moment later, or much later on a busy machine."""
+
+
+def _no_minutes(number: int) -> tuple[tuple[NodeMinute, ...], int]:
+    return (), number
 
 
 class OrderHandler:
@@ -55,8 +60,11 @@ class OrderHandler:
         equipment: Equipment = Equipment(),  # noqa: B008  (it is frozen)
         hardware: Hardware | None = None,
         submitters: Submitters | None = None,
+        minutes: Callable[[int], tuple[tuple[NodeMinute, ...], int]] = _no_minutes,
     ) -> None:
         """`gpus`: made of a folder to keep things in. `submitters`: as which accounts tasks run; None: as this user.
+
+        `minutes`: of the GPUs' use, after a number, and the number to ask with next.
 
         Raises StateFolderError, and what `gpus` raises.
         """
@@ -68,6 +76,8 @@ class OrderHandler:
         self._backend = LocalBackend(folder.tasks, self._inventory, clock, gpus, terms, node, equipment)
         self._clock = clock
         self._hardware = hardware or Hardware(no_hardware)
+        self._minutes = minutes
+        self._asked_to_sample: Duration | None = None
         self.epochs = Epochs(folder.tasks)
 
     def changes(self, since: Cursor) -> BackendChanges:
@@ -83,9 +93,23 @@ class OrderHandler:
         """Keep the leader's epoch, and what the node is."""
         if isinstance(said, Welcome):
             self.epochs.take(said.epoch)
-        elif said.node != self._declared:
+            return
+        self._asked_to_sample = said.sample_every
+        if said.node != self._declared:
             self._folder.keep_declared(said.node)
             self._declared = said.node
+
+    def sample_every(self) -> Duration:
+        """Between two samples of the GPUs. While no control plane says it, as before any did."""
+        return self._asked_to_sample or SAMPLE_EVERY
+
+    def use_after(self, number: int) -> tuple[tuple[NodeMinute, ...], int]:
+        """Minutes of the GPUs' use after a number, and the number to ask with next; none for one that does not ask for any."""
+        return self._minutes(number) if self._asked_to_sample else ((), number)
+
+    def devices_in_use(self) -> frozenset[DeviceId]:
+        """Those of tasks that run or will. Raises StateFolderError."""
+        return self._backend.devices_in_use()
 
     def do(self, order: ToBeDone) -> Answer:
         """Do as told, unless a newer leader is known."""

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from websockets.asyncio.client import ClientConnection
@@ -28,6 +28,7 @@ from reconciler.backends.baremetal.wire import (
     Type,
     Welcome,
 )
+from reconciler.model.gpu_use import NodeMinute
 from reconciler.node.agent.order_handler import OrderHandler
 from reconciler.node.agent.pace import AgentPace
 from reconciler.node.agent.terminals import AttachedLines
@@ -35,6 +36,9 @@ from reconciler.protocols.backend import BackendUnreachableError, Cursor
 from solver.model.document import decode, encode
 
 T = TypeVar("T")
+
+MINUTES_PER_BEAT: Final = 3
+"""What was kept for an hour and a half is told in two minutes and a half."""
 
 _FORESEEN = (OSError, ConnectionClosed, BackendUnreachableError, msgspec.MsgspecError)
 """What ends a connection, and not the agent."""
@@ -66,6 +70,8 @@ class Session:
         self._in_order = asyncio.Lock()
         self._reading: set[asyncio.Task[None]] = set()
         self._terminals = AttachedLines(orders, self._say)
+        self._untold: list[NodeMinute] = []
+        self._told_minutes = 0
 
     async def serve(self) -> None:
         """Until the connection ends. Raises ConnectionClosed, StateFolderError, msgspec.MsgspecError."""
@@ -118,8 +124,20 @@ class Session:
     async def _beat(self) -> None:
         await asyncio.sleep(self._pace.until_first_beat_s(self._chance.random()))
         while True:
-            await self._say(Beat())
+            await self._say(Beat(self._use()))
             await asyncio.sleep(self._pace.until_beat_s(self._chance.random()))
+
+    def _use(self) -> tuple[NodeMinute, ...]:
+        """The newest minutes of those that were not told on this connection, oldest of them first.
+
+        All that are kept are, a few with each beat: a control plane that begins to lead has thousands of agents come at once.
+        """
+        if self.welcome:
+            minutes, self._told_minutes = self._orders.use_after(self._told_minutes)
+            self._untold += minutes
+        told = tuple(self._untold[-MINUTES_PER_BEAT:])
+        del self._untold[-MINUTES_PER_BEAT:]
+        return told
 
     async def _read(self, asked: ReadLog) -> None:
         with suppress(ConnectionClosed):  # The asking end has gone; `_obey` notices.

@@ -161,6 +161,11 @@ class LocalBackend:
                         return b""
         raise KeyError(f"no task {group}/{index} in attempt {attempt} of job {job}")
 
+    def devices_in_use(self) -> frozenset[DeviceId]:
+        """Those of tasks that run or will. Raises StateFolderError."""
+        with self._one_at_a_time, disk_errors_explained(self._folders.root):
+            return frozenset(device for life in self._alive() for device in life.task.devices)
+
     def is_beginning(self, job: JobName, attempt: int, span: Duration) -> bool:
         """Whether a task of an attempt is yet to begin here, or has begun within `span`. Raises StateFolderError."""
         with self._one_at_a_time, disk_errors_explained(self._folders.root):

@@ -63,6 +63,19 @@ class Vitals:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuActivity:
+    """What a GPU did over a span: percent, `nvlink` in MiB/s; None: not measured. See model/gpu_use.py for what each means."""
+
+    source: Literal["gpm", "utilisation"]
+    active: float | None = None
+    occupancy: float | None = None
+    tensor: float | None = None
+    dram: float | None = None
+    nvlink: float | None = None
+    memory: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     """A process that uses a GPU. `instance`: the id of the GPU instance it is in; None: it uses the GPU as a whole."""
 
@@ -150,6 +163,12 @@ class Driver(Protocol):
 
     def memory_used(self, device: str) -> Memory:
         """Of a GPU or of an instance (MIG-...), what the driver keeps for itself included."""
+
+    def usage(self, gpu: GpuUuid) -> GpuActivity | None:
+        """What it did since it was last asked so, by one caller.
+
+        None: that is not known, as the first time, within a tenth of a second, or while it is in MIG mode.
+        """
 
     def mig(self, gpu: GpuUuid) -> Mig | None:
         """None: it can't be partitioned."""

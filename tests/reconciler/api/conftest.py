@@ -27,6 +27,7 @@ from reconciler.control.control import PolicyInForce
 from reconciler.control.metrics import Metrics
 from reconciler.control.observation import join
 from reconciler.control.queue_use import queue_uses
+from reconciler.control.use_summary import KnownUse, LatestUse
 from reconciler.documents.operations import Operations
 from reconciler.gitops.source.archive import RevisionArchive
 from reconciler.lifecycle.health.effects import closed_places
@@ -34,6 +35,7 @@ from reconciler.lifecycle.interventions.effects import about
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import SystemClock
 from reconciler.model.git_status import PolicyCondition, PolicyStatus
+from reconciler.model.gpu_use import NodeMinute
 from reconciler.model.retry_policy import RetryPolicy
 from reconciler.model.review_findings import Review
 from reconciler.model.watch_status import FollowedKind
@@ -41,7 +43,7 @@ from reconciler.protocols.backend import Epoch, Unstartable
 from reconciler.protocols.ledger import Claim
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.store.store import SqlStore
-from solver.model.cluster import GpuType
+from solver.model.cluster import GpuType, NodeName
 from solver.model.inflight import Intent
 from solver.model.node_sets import NodeSet
 from solver.model.quantities import Duration, Instant, MilliGpu
@@ -102,6 +104,8 @@ class Site:
     broken_limits: tuple[BrokenLimit, ...] = ()
     followed: tuple[FollowedKind, ...] = ()
     node_sets: tuple[NodeSet, ...] = ()
+    minutes: dict[NodeName, NodeMinute] = field(default_factory=dict)
+    keeps_use: bool = True
 
     @cached_property
     def agents(self) -> AgentDesk:
@@ -159,6 +163,9 @@ class Site:
             agents=self.agents,
             placements=self.store.placements,
             past=PastRecords(self.store.placements, self.store.capacities, self.store.past_jobs),
+            use=KnownUse(
+                LatestUse(lambda: self.minutes, SystemClock()), self.store.gpu_uses if self.keeps_use else None
+            ),
             unstartable=lambda _, user: self.lacks if user == "alice" else None,
         )
 

@@ -28,10 +28,10 @@ from tests.reconciler.api.conftest import H100, NOW, Site
 from tests.reconciler.cli.conftest import Now, Quorate, on, submitted
 
 QUEUES = """\
-QUEUE    RUNNING  PENDING  GPU TYPE  GUARANTEED  LENDABLE   MAX  FAIR SHARE  USED  BORROWED  WAITING  PAST GPU-HOURS
-org            1        1  H100               8       all  none           6     5         0        4             0.0
-  other        0        0  H100               4       all  none           0     0         0        0             0.0
-  team         1        1  H100               4       all     6           6     5         1        4             0.0
+QUEUE    RUNNING  PENDING  GPU TYPE  GUARANTEED  LENDABLE   MAX  FAIR SHARE  USED  BORROWED  WAITING  ACTIVE  PAST GPU-HOURS
+org            1        1  H100               8       all  none           6     5         0        4       -             0.0
+  other        0        0  H100               4       all  none           0     0         0        0                     0.0
+  team         1        1  H100               4       all     6           6     5         1        4       -             0.0
 """
 NODES_SHOWN = """\
 NODE  POOL  GPU TYPE  GPUS   CPU   MEMORY  STATE  JOBS

@@ -25,7 +25,7 @@ from tests.reconciler.api.conftest import NOW, Site
 from tests.reconciler.cli.conftest import Now, Quorate, on, submitted
 
 SHOWN = """\
-NAME   QUEUE  STATE     TASKS  GPUS  RUNNING FOR  STEP  STEPS/S      MEMORY  IDLE FOR
+NAME   QUEUE  STATE     TASKS  GPUS  RUNNING FOR  STEP  STEPS/S      MEMORY  ACTIVE  IDLE FOR
 llama  team   starting    2/2     4               1200      2.5  1.3Gi/64Gi
 small  team   starting    0/1     1
 """
@@ -116,4 +116,4 @@ def test_what_nobody_knows_is_empty() -> None:
         JobName("job"), QueueName("q"), "running", 1, 1, 1, MilliGpu(500), NOW, active_at=Instant(NOW - 90_000)
     )
     later = NOW.after(60_000)
-    assert row_of(line, later) == ["job", "q", "running", "1/1", "0.5", "1m", "", "", "", "2m30s"]
+    assert row_of(line, later) == ["job", "q", "running", "1/1", "0.5", "1m", "", "", "", "", "2m30s"]

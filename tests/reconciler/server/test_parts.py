@@ -18,6 +18,7 @@ from reconciler.api.problems import NotReadyError
 from reconciler.control.control import NoPolicyError
 from reconciler.control.metrics import Metrics
 from reconciler.control.runner import LoopStatus, Runner
+from reconciler.control.use_summary import KnownUse, LatestUse
 from reconciler.gitops.source.archive import RevisionArchive
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
@@ -103,9 +104,9 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
             planning,
             RevisionArchive(tmp_path / "mirror"),
         )
-        services = services_of(
-            site.only_plane, standing, runner, Metrics(), desk, following, "k" * 43, Terms().unstartable
-        )
+        use = KnownUse(LatestUse(dict, site.clock), None)
+        told = site.only_plane, standing, runner, Metrics(), desk, following
+        services = services_of(*told, "k" * 43, Terms().unstartable, use=use)
         assert services.verdict(JobName("job")) is None
         with pytest.raises(NotReadyError, match="not decided a round yet: beginning"):
             services.snapshot()

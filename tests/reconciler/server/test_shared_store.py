@@ -17,6 +17,8 @@ from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.requirements import FastForward, RevisionCandidate, RevisionHold, Valid
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.model.clock import VirtualClock
+from reconciler.model.gpu_use import GpuMinute, NodeMinute, UseFigures, UseSpread, record_of
+from reconciler.protocols.gpu_use import STEPS
 from reconciler.protocols.store_errors import StoreUnreachableError, StoreUnusableError
 from reconciler.server.crew import with_restarts
 from reconciler.server.folder import StateFolder
@@ -26,10 +28,11 @@ from reconciler.server.settings import Settings
 from reconciler.server.shared_policy import SharedPolicy
 from reconciler.server.store_access import SOLE_HOLDER, opened_store, tie_to_agents, tie_to_tasks
 from reconciler.store.store import SqlStore, open_store
-from solver.model.quantities import Duration
+from solver.model.cluster import DeviceId, NodeName
+from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 from tests.contracts.stores import SPEC, claim_of, intent_of
-from tests.contracts.test_history import record_of
+from tests.contracts.test_history import record_of as round_of
 from tests.reconciler.control.plane import Site, site_at
 from tests.reconciler.gitops.source.origin import INVALID, QUEUE, Origin
 
@@ -201,13 +204,14 @@ def test_rounds_are_pruned_as_the_policy_says_by_who_leads(site: Site, monkeypat
     monkeypatch.setattr("reconciler.store.round_records.KEYFRAME_EVERY", 1)
     epoch = site.store.ledger.lead("only", site.clock.now(), MINUTE)
     for _ in range(3):
-        site.store.history.record_round(epoch, msgspec.structs.replace(record_of(), time=site.clock.now()))
+        site.store.history.record_round(epoch, msgspec.structs.replace(round_of(), time=site.clock.now()))
         site.clock.advance(3_600_000)
     leads = True
     pruning = Pruning(
         site.store.history,
         site.store.placements,
         site.store.capacities,
+        site.store.gpu_uses,
         site,
         site.clock,
         lambda: epoch if leads else None,
@@ -235,10 +239,37 @@ def test_placements_are_pruned_as_the_policy_says(site: Site) -> None:
         site.store.ledger.release(epoch, claim.job, 1, site.clock.now())
         site.clock.advance(3_600_000)
     store = site.store
-    pruning = Pruning(store.history, store.placements, store.capacities, site, site.clock, lambda: epoch, apart_s=0.0)
+    records = store.placements, store.capacities, store.gpu_uses
+    pruning = Pruning(store.history, *records, site, site.clock, lambda: epoch, apart_s=0.0)
     pruning.look()
     assert [len(site.store.placements.of_job(JobName(name))) for name in ("a", "b")] == [1, 1]
     scheduling = msgspec.structs.replace(site.policy.scheduling, keep_placements=Duration(5_400_000))
     site.policy = msgspec.structs.replace(site.policy, scheduling=scheduling)
     pruning.look()
     assert [len(site.store.placements.of_job(JobName(name))) for name in ("a", "b")] == [0, 1]
+
+
+def test_use_of_gpus_is_pruned_as_the_policy_says(site: Site) -> None:
+    epoch = site.store.ledger.lead("only", site.clock.now(), MINUTE)
+    node, record = NodeName("n1"), record_of(UseFigures("gpm", 12, active=UseSpread(50.0)))
+    for _ in range(2):
+        start = Instant(site.clock.now() // 60_000 * 60_000)
+        minute = NodeMinute(start, (GpuMinute(DeviceId("n1/0"), "", record),))
+        site.store.gpu_uses.keep(epoch, {node: [minute]})
+        site.clock.advance(3 * 86_400_000)
+    records = site.store.placements, site.store.capacities, site.store.gpu_uses
+    pruning = Pruning(site.store.history, *records, site, site.clock, lambda: epoch, apart_s=0.0)
+
+    def known() -> dict[str, int]:
+        window = site.clock.now().after(-10 * 86_400_000), site.clock.now()
+        found = {step: site.store.gpu_uses.of_nodes([node], step, *window) for step in STEPS}
+        return {step: sum(len(past.points) for past in some) for step, some in found.items()}
+
+    assert known() == {"minute": 2, "hour": 2, "day": 2}
+    pruning.look()
+    assert known() == {"minute": 0, "hour": 2, "day": 2}, "minutes are kept for two days unless stated"
+    use = msgspec.structs.replace(site.policy.scheduling.gpu_use, keep_hours=Duration(4 * 86_400_000))
+    scheduling = msgspec.structs.replace(site.policy.scheduling, gpu_use=use)
+    site.policy = msgspec.structs.replace(site.policy, scheduling=scheduling)
+    pruning.look()
+    assert known() == {"minute": 0, "hour": 1, "day": 2}

@@ -12,6 +12,7 @@ import pynvml
 from reconciler.node.nvml.driver import (
     Card,
     Driver,
+    GpuActivity,
     GpuLostError,
     GpuUuid,
     InstancePlacement,
@@ -23,6 +24,7 @@ from reconciler.node.nvml.driver import (
 )
 from reconciler.node.nvml.library import partitions, queries
 from reconciler.node.nvml.library.calls import as_ours, ask, name_of, open_library, sorted_errors
+from reconciler.node.nvml.library.usage import UsageReader
 from solver.model.quantities import Memory
 
 _LOOK_MS: Final = 1_000
@@ -35,13 +37,14 @@ def find_driver() -> Driver | str:
 
 
 class NvmlDriver:
-    """Threads may share it: NVML itself allows that, and all that is kept here are handles.
+    """Threads may share it: NVML itself allows that, and all that is kept here are handles, and samples for `usage` alone.
 
     Handles are found by number and kept. NVML can find one by its UUID too, but says then that a GPU is lost if any is.
     """
 
     def __init__(self) -> None:
         self._handles: dict[GpuUuid, Any] = {}
+        self._usage = UsageReader()
 
     def version(self) -> str:
         """Of the driver, such as 580.95.05."""
@@ -97,6 +100,11 @@ class NvmlDriver:
                 return queries.read_memory_used(handle)
         with sorted_errors(device):
             return queries.read_memory_used(pynvml.nvmlDeviceGetHandleByUUID(device))
+
+    def usage(self, gpu: GpuUuid) -> GpuActivity | None:
+        """By GPM, or by rates where it has none."""
+        with self._asking(gpu) as handle:
+            return self._usage.read(gpu, handle)
 
     def mig(self, gpu: GpuUuid) -> Mig | None:
         """Mode and instances."""

@@ -45,6 +45,7 @@ class Card:
     """`held_open`: a monitor or persistence daemon has it open; that stops a reset, though it is no process of the lists.
 
     `resets`: a change of mode resets it; else it waits for somebody who does.
+    `busy`: what its GPM metrics are from now on, by their numbers; `mute`: those that it has not; `rates`: its utilisation rates.
     `breaks_after`: so many more changes are made; then each call fails, as in a process that was killed.
     """
 
@@ -69,6 +70,11 @@ class Card:
     cluster: bytes = bytes(16)
     resets: bool = True
     breaks_after: int | None = None
+    busy: dict[int, float] = field(default_factory=dict)
+    mute: set[int] = field(default_factory=set)
+    rates: tuple[int, int] | None = (0, 0)
+    counters: dict[int, float] = field(default_factory=dict)
+    samples: int = 0
     changes: list[str] = field(default_factory=list)
     _names: count[int] = field(default_factory=count)
 

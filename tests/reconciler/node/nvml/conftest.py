@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 import pynvml
 import pytest
 
+import tests.reconciler.node.nvml.library_gpm
 import tests.reconciler.node.nvml.library_mig  # noqa: F401  (its functions list themselves)
 from reconciler.node.nvml.library.nvml import NvmlDriver, find_driver
 from tests.reconciler.node.nvml.card import Card

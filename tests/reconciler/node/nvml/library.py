@@ -85,6 +85,11 @@ class Library:
             raise RefusalError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         return self._behind[number]
 
+    def forget(self, handle: Any) -> None:
+        """What was behind it is freed."""
+        thing = self.behind(handle)
+        del self._behind[self._handle_of.pop(thing)]
+
     def card(self, handle: Any) -> Card:
         """A card that answers."""
         card: Card = self.behind(handle)

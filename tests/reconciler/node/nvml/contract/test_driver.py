@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -59,6 +60,25 @@ def test_a_gpu_without_mig_offers_nothing_and_one_with_it_says_its_mode(any_driv
         mig = any_driver.mig(gpu)
         assert (mig is None) == (any_driver.profiles(gpu) == ())
         assert mig is None or mig.enabled or mig.instances == ()
+
+
+def test_a_gpu_says_what_it_does_or_that_it_cannot(any_driver: Driver) -> None:
+    for gpu in any_driver.gpus():
+        mig = any_driver.mig(gpu)
+        first = any_driver.usage(gpu)
+        assert first is None or first.source == "utilisation"
+        if mig is not None and mig.enabled:
+            continue
+        found = first
+        for _ in range(1_000):
+            found = found or any_driver.usage(gpu)
+            time.sleep(0 if found else 0.005)
+        assert found is not None
+        percent = (found.active, found.occupancy, found.tensor, found.dram, found.memory)
+        assert all(value is None or 0 <= value <= 100 for value in percent)
+        assert found.active is not None
+        assert found.memory is not None
+        assert found.nvlink is None or (found.source == "gpm" and found.nvlink >= 0)
 
 
 def test_an_unknown_gpu_is_a_lost_one(any_driver: Driver) -> None:
