@@ -1,4 +1,4 @@
-"""The thread that deletes records which the policy says are old (rounds, placements, capacity, use of GPUs), under the loop's epoch."""
+"""The thread that deletes records which are old by policy (rounds, placements, capacity, use of GPUs), under the loop's epoch."""
 
 from __future__ import annotations
 
