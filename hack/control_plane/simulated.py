@@ -22,6 +22,7 @@ from reconciler.backends.simulated.behaviour import KIND
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.cli import main
 from reconciler.control.control import NoPolicyError, PolicySource
+from reconciler.control.gpu_use import UseBook
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import (
     AttemptKey,
@@ -111,6 +112,7 @@ def place_with(orders: TextIO) -> Callable[..., ExecutionPlatform]:
         clock: Clock,
         log: FilteringBoundLogger,  # noqa: ARG001
         closing: ExitStack,  # noqa: ARG001
+        book: UseBook,  # noqa: ARG001
     ) -> ExecutionPlatform:
         return ExecutionPlatform(RecordedOrders(store, policies, clock, orders), lambda _, __: None)
 
