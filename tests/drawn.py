@@ -11,6 +11,8 @@ from hypothesis import settings
 
 FEWER = 8
 """By what the numbers are divided where a quick answer is wanted."""
+FEWER_COUNTED = 5
+"""The same of worlds that are counted: of still fewer the shares that are asked for would be chance."""
 
 
 class Drawing:
@@ -28,8 +30,8 @@ def worlds(count: int, **more: Any) -> settings:
 
 
 def counted(count: int) -> int:
-    """How many worlds a test compares that says in how many of them a round is the best: all, or an eighth of them."""
-    return count if DRAWING.everything else max(count // FEWER, 30)
+    """How many worlds a test compares that says in how many of them a round is the best: all, or a fifth of them."""
+    return count if DRAWING.everything else max(count // FEWER_COUNTED, 30)
 
 
 def first(few: int, cases: Sequence[object]) -> list[ParameterSet]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +18,6 @@ from reconciler.node.agent import hardware as hardware_of_agents
 from reconciler.node.agent.folder import AgentFolder
 from reconciler.node.agent.hardware import Hardware
 from reconciler.node.agent.order_handler import OrderHandler
-from reconciler.node.local.gpus import NodeGpus
 from reconciler.protocols.backend import BackendChanges, Cursor, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
@@ -57,9 +56,9 @@ def test_a_trial_is_known_and_anything_else_has_to_be_stopped_first() -> None:
 def test_agents_tell_them_over_their_connections(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     up = {node.name: True for node in NODES}
 
-    def deeds(node: NodeName, folder: AgentFolder, clock: Clock, gpus: Callable[[Path], NodeGpus]) -> OrderHandler:
+    def deeds(node: NodeName, folder: AgentFolder, clock: Clock, **more: Any) -> OrderHandler:
         hardware = Hardware(lambda at: NodeFacts(node, at, nics=(NicFacts("ib0", up[node]),)))
-        return OrderHandler(node, folder, clock, gpus=gpus, hardware=hardware)
+        return OrderHandler(node, folder, clock, hardware=hardware, **more)
 
     monkeypatch.setattr(baremetal_worlds, "OrderHandler", deeds)
     monkeypatch.setattr(hardware_of_agents, "READ_EVERY", Duration(0))
