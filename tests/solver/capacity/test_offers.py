@@ -175,7 +175,7 @@ def test_too_little_is_too_little_only_until_something_is_given_back(steps: list
 def test_nodes_are_taken_as_if_all_had_been_sorted(
     where: list[tuple[int, int, int, int]], gpus: int, tasks: int
 ) -> None:
-    """`where`: block, rack and island of each node, and how many of its GPUs are free."""
+    """`where`: block, rack and island of each node, and how many of its GPUs are free. What ties is in the order of nodes."""
     domains = [(f"{block}", f"{block}{rack}", f"{block}{rack}{island}") for block, rack, island, _ in where]
     nodes = [
         msgspec.structs.replace(node(f"n{number:02}", 8, block=block, rack=rack), island=island)
@@ -187,9 +187,9 @@ def test_nodes_are_taken_as_if_all_had_been_sorted(
         room.occupy([(TaskPlacement("other", 0, known.name, devices), Shape(8 - free))])
     slots = [free // gpus for *_, free in where]
 
-    def rank(of_node: list[str], number: int) -> tuple[bool, int, str]:
+    def rank(of_node: list[str], number: int) -> tuple[bool, int, int]:
         fits = sum(count for name, count in zip(of_node, slots, strict=True) if name == of_node[number])
-        return fits < tasks, fits if fits >= tasks else -fits, of_node[number]
+        return fits < tasks, fits if fits >= tasks else -fits, of_node.index(of_node[number])
 
     levels = [list(names) for names in zip(*domains, strict=True)]
     order = sorted(range(len(nodes)), key=lambda n: (*(rank(names, n) for names in levels), where[n][3], n))
