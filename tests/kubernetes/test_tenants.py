@@ -34,7 +34,7 @@ from solver.policy.policy import (
     SchedulingPolicy,
     policy_of,
 )
-from tests.kubernetes.fencing import as_quorate
+from tests.kubernetes.fencing import as_quorate, led_by
 from tests.kubernetes.installing import granted
 from tests.kubernetes.sessions import CONFIG_MAPS, NAMESPACES, REAL, SOON_S, session
 
@@ -273,6 +273,7 @@ def test_a_pod_that_is_there_is_not_given_another_queue_by_its_tenant(fenced: Cl
 
 def test_what_runs_is_written_to_as_before_when_its_namespace_is_taken_out(fenced: Cluster) -> None:
     async def story() -> None:
+        await led_by(fenced, None)
         async with tenants(fenced) as of:
             await of.tenant.create(PODS.path(VISION), a_pod("stays", {OWN: "product"}))
             await publish(of.quorate, CLOSED)
