@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from hack.kubernetes.cluster import Cluster
 from hack.kubernetes.shipped import ACCOUNT, GROUPS
 from reconciler.client import ApiError
 from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.refusals import NotFoundError
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.kubernetes.status.events import EVENTS
@@ -57,7 +58,14 @@ async def gpu_nodes(api: Api, count: int, prefix: str) -> AsyncIterator[list[str
     async with gone_afterwards(api, *(NODES.path("", node) for node in nodes)), kubelet(api, nodes, GPU_NODE):
         for node in nodes:
             await api.patch(NODES.path("", node), H100S)
-        yield nodes
+        try:
+            yield nodes
+        finally:
+            # What still waits would start on the nodes of the next test.
+            for pod in (await api.get(PODS.path(), dict[str, Any]))["items"]:
+                known = pod["metadata"]
+                with suppress(NotFoundError):
+                    await api.delete(PODS.path(known["namespace"], known["name"]), {"gracePeriodSeconds": 0})
 
 
 @asynccontextmanager
