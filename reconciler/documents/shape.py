@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from jsonschema import ValidationError
@@ -133,8 +134,21 @@ def _wrong_type(found: _Difference) -> Iterator[_Finding]:
     if found.value is None:
         fix = "Give it a value, or delete the field."
     elif "string" in wanted and isinstance(found.value, bool | int | float):
-        fix = f'Quote it: "{shown(found.value)}".'
+        fix = _as_text(found)
     yield found.path, False, "wrong-type", message, fix
+
+
+def _as_text(found: _Difference) -> str:
+    """How the value is written as text: in quotes, where that would be accepted."""
+    quoted = shown(found.value)
+    pattern, examples = found.schema.get("pattern"), found.schema.get("examples")
+    if pattern and examples and not re.search(pattern, quoted):
+        return _like(examples)
+    return f'Quote it: "{quoted}".'
+
+
+def _like(examples: Iterable[str]) -> str:
+    return f"Write it like {' or '.join(examples)}."
 
 
 def _not_allowed(found: _Difference) -> Iterator[_Finding]:
@@ -144,8 +158,8 @@ def _not_allowed(found: _Difference) -> Iterator[_Finding]:
 
 
 def _malformed(found: _Difference) -> Iterator[_Finding]:
-    examples = " or ".join(found.schema.get("examples", ()))
-    fix = f"Write it like {examples}." if examples else str(found.schema.get("description", ""))
+    examples = found.schema.get("examples")
+    fix = _like(examples) if examples else str(found.schema.get("description", ""))
     at = (*found.path, str(found.value)) if found.of_key else found.path
     kind = found.schema.get("title", "value of this form")
     article = "an" if kind in _WITH_AN else "a"

@@ -128,6 +128,14 @@ def test_wrong_values_are_explained(spec: str, problem: str) -> None:
     assert str(found).partition(": error")[2].partition(": ")[2] == problem
 
 
+def test_quotes_are_advised_only_where_they_would_do() -> None:
+    timed = queue("day", "{value: 1, defaultTimeLimit: 24}").replace("Queue", "PriorityClass")
+    (found,) = reading({"policies/c.yaml": timed}).problems
+    assert str(found).endswith(
+        "spec.defaultTimeLimit is 24, expected duration. Write it like 30s or 5m or 72h or 1h30m."
+    )
+
+
 def test_an_invalid_repository_has_no_policy() -> None:
     invalid = reading({"policies/a.yaml": queue("a", "{parent: nobody}"), "policies/notes.yaml.orig": ""})
     assert invalid.compiled is None
