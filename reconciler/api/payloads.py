@@ -48,6 +48,7 @@ class JobView(Payload, frozen=True, kw_only=True):
     `failures`: attempts that failed and were followed by another. `block`: what keeps rounds from being asked about it.
     `boost`: what puts it before the others of its queue that wait.
     `activity`: when a running job that has an idle limit did something last, and until when that is known; null: it is not.
+    `degraded`: in what a running service falls short of what it should be; "" where it does not.
     `marks`: when a running job was told that its time limit is near, and since when it is stuck.
     `redacted`: the command, the environment and output of tasks are left out, since they are for the job's own team.
     """
@@ -73,7 +74,13 @@ class JobView(Payload, frozen=True, kw_only=True):
     array: ArrayElement | None = None
     pipeline: str = ""
     marks: Marks = Marks()
+    degraded: str = ""
     redacted: bool = False
+
+    @property
+    def state_word(self) -> str:
+        """Its state for people: `degraded` where it runs and falls short of what it should be."""
+        return "degraded" if self.degraded and self.state == "running" else self.state
 
 
 class JobList(Payload, frozen=True, kw_only=True):

@@ -17,10 +17,11 @@ from reconciler.control.queue_use import QueueUse
 from reconciler.control.use_summary import GpuUtilisation, added_up
 from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.interventions.effects import about, held_jobs
-from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
 from reconciler.lifecycle.jobs.dependencies import depended_on
 from reconciler.lifecycle.jobs.eligibility import blocks
 from reconciler.lifecycle.jobs.idleness import activity_of, idle_for
+from reconciler.lifecycle.jobs.replicas import degradation
 from reconciler.lifecycle.jobs.states import by_job, state_in, state_of
 from reconciler.model.facts import NodeFacts
 from reconciler.model.health_record import NodeHealth
@@ -29,7 +30,7 @@ from reconciler.model.job_record import JobRecord, JobState
 from reconciler.protocols.backend import Activity
 from reconciler.protocols.ledger import Claim, JobHoldings, LedgerView, Marks
 from solver.model.cluster import DeviceId, Node, NodeName
-from solver.model.quantities import Cpu, Memory
+from solver.model.quantities import Cpu, Instant, Memory
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, QueueName, TaskPlacement
@@ -100,6 +101,7 @@ def job_viewer(
             time_limit=claim.time_limit if claim else None,
             idle_limit=claim.idle_limit if claim else None,
             marks=claim.marks if claim else Marks(),
+            degraded=_degradation(record, claim, sighted, now) if claim else "",
             activity=_activity(claim, sighted) if claim else None,
             tasks=claim.tasks if claim else (),
             cancel_requested_by=record.cancel_requested_by,
@@ -138,7 +140,8 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
         extent = _extent(view, {node.name: node for node in nodes if node.name in hosts})
         apart = (f"its tasks are {extent}",) if extent else ()
         held = f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}"
-        return (*_stuck_words(view), held, *apart, *_idle_words(view), *_warned_words(view))
+        degraded = (f"it is degraded: {view.degraded}",) if view.degraded else ()
+        return (*_stuck_words(view), *degraded, held, *apart, *_idle_words(view), *_warned_words(view))
     if view.block is not None:
         return (str(view.block),)
     boosted = (str(view.boost),) if view.boost else ()
@@ -226,11 +229,18 @@ def _policy(services: Services) -> Policy:
         return policy_of(())
 
 
+def _degradation(record: JobRecord, claim: Claim, sighted: BackendReports, now: Instant) -> str:
+    return degradation(record.spec, claim, _known(claim, sighted), now) if record.spec.type == "service" else ""
+
+
+def _known(claim: Claim, sighted: BackendReports) -> AttemptReport:
+    return sighted.attempt(claim.job, claim.attempt).of_tasks({(task.group, task.index): 0 for task in claim.tasks})
+
+
 def _activity(claim: Claim, sighted: BackendReports) -> Activity | None:
     if claim.idle_limit is None or claim.running_since is None:
         return None
-    known = sighted.attempt(claim.job, claim.attempt).of_tasks({(task.group, task.index): 0 for task in claim.tasks})
-    return activity_of(known, claim.tasks, claim.running_since)
+    return activity_of(_known(claim, sighted), claim.tasks, claim.running_since)
 
 
 def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:

@@ -172,7 +172,7 @@ def _folded_row(array: _Folded, now: Instant, wide: bool) -> list[str]:
 
 def _row(job: JobView, age_ms: int, wide: bool) -> list[str]:
     spec = job.spec
-    row = [job.name, spec.queue, class_of(spec), job.state, gpus_of(job), span(age_ms), standing(job)]
+    row = [job.name, spec.queue, class_of(spec), job.state_word, gpus_of(job), span(age_ms), standing(job)]
     if not wide:
         return row
     row[-1] = with_idleness(", ".join(nodes_of(job)), job) or standing(job)

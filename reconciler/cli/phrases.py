@@ -127,7 +127,7 @@ def state_line(job: JobView, now: Instant) -> str:
         after = f", after attempt {job.attempt}" if job.attempt else ""
         return f"{job.state}, submitted {span(now - job.submitted_at)} ago{after}"
     since = since or job.submitted_at
-    return with_idleness(f"{job.state} for {span(now - since)}{_attempt(job.attempt)}", job)
+    return with_idleness(f"{job.state_word} for {span(now - since)}{_attempt(job.attempt)}", job)
 
 
 def _attempt(number: int) -> str:

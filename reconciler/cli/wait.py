@@ -101,7 +101,7 @@ def waiting_words(client: Client, view: Named) -> str:
     if isinstance(view, GroupView):
         return f"{view.name}: {counts_of(view)}"
     reason = next(iter(client.why(view.name).words), "") if view.state in WAITING else ""
-    return f"{view.name}: {view.state}" + (f"; {reason}" if reason else "")
+    return f"{view.name}: {view.state_word}" + (f"; {reason}" if reason else "")
 
 
 def _looks(client: Client, view: Named, until_s: float | None) -> Iterator[Named]:

@@ -21,13 +21,15 @@ class Marks(Document, frozen=True):
 
     `warned_at`: they were told that their time limit is near. `stuck_at`: they were found to be stuck, and told to be dumped;
     None again once they go on. `steps`: what the steps of all tasks together were when they were looked at last, where any
-    says so, and `still_since`: since when nothing has changed in that.
+    says so, and `still_since`: since when nothing has changed in that. `restarted_at`: when tasks of it that had ended were
+    begun again last, in the same attempt.
     """
 
     warned_at: Instant | None = None
     stuck_at: Instant | None = None
     steps: int | None = None
     still_since: Instant | None = None
+    restarted_at: Instant | None = None
 
 
 class Claim(Document, frozen=True):
@@ -261,8 +263,8 @@ class Ledger(LedgerView, Protocol):
     def grow(self, epoch: Epoch, intent: Intent) -> Claim:
         """All devices of more tasks for a gang that runs, and the intent to start them, in one transaction or not at all.
 
-        Returns the claim as it is then. It must run, and neither be stopping nor grow already. Raises ClaimRefusedError,
-        StaleEpochError.
+        Returns the claim as it is then, marked with when. It must run, and neither be stopping nor grow already. Raises
+        ClaimRefusedError, StaleEpochError.
         """
 
     def restart(self, epoch: Epoch, intent: Intent) -> Claim:

@@ -153,6 +153,12 @@ def change_size(database: Database, connection: Connection, claim: Claim, at: In
     placements.resize(database, connection, claim, at, how)
 
 
+def write_marks(connection: Connection, job: JobName, attempt: int, marks: Marks) -> None:
+    """What is remembered of the attempt, instead of what was."""
+    held = (claims.c.job == job) & (claims.c.attempt == attempt)
+    connection.execute(update(claims).where(held).values(marks=encode(marks).decode()))
+
+
 def _hold(connection: Connection, held: Iterable[DeviceHold]) -> None:
     """Write it, in one statement."""
     rows = [one._asdict() for one in held]

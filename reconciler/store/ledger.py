@@ -33,6 +33,7 @@ from reconciler.store.claims import (
     ran,
     read_claim,
     write_claims,
+    write_marks,
 )
 from reconciler.store.database import Database
 from reconciler.store.occupancy import Occupancy, held_by
@@ -319,8 +320,7 @@ class SqlLedger:
     def mark(self, epoch: Epoch, job: JobName, attempt: int, marks: Marks) -> None:
         """One column of the claim's row."""
         with self._database.writing(epoch) as connection:
-            held = (claims.c.job == job) & (claims.c.attempt == attempt)
-            connection.execute(update(claims).where(held).values(marks=encode(marks).decode()))
+            write_marks(connection, job, attempt, marks)
 
     def release(self, epoch: Epoch, job: JobName, attempt: int, at: Instant) -> None:
         """The claim goes, and with it its holdings and intents."""
@@ -414,8 +414,10 @@ class SqlLedger:
             strange = [task for task in intent.tasks if task not in claim.tasks]
             if strange:
                 raise ClaimRefusedError(f"{intent.job} has no such task: {strange[0].group}/{strange[0].index}")
-            grown = msgspec.structs.replace(claim, growth=claim.growth + 1)
+            marks = msgspec.structs.replace(claim.marks, restarted_at=intent.asked_at)
+            grown = msgspec.structs.replace(claim, growth=claim.growth + 1, marks=marks)
             change_size(self._database, connection, grown, intent.asked_at, "restarted")
+            write_marks(connection, claim.job, claim.attempt, marks)
             insert_intents(connection, [intent])
             return grown
 

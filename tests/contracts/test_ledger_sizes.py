@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import Epoch, StaleEpochError
-from reconciler.protocols.ledger import Claim, ClaimRefusedError
+from reconciler.protocols.ledger import Claim, ClaimRefusedError, Marks
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import MilliGpu
@@ -58,7 +58,7 @@ def test_a_restart_is_a_growth_by_nothing(stores: Stores) -> None:
     before = running(stores, epoch, "a", "g1", "g2")
     asked = msgspec.structs.replace(growth_of("a"), tasks=before.tasks[1:])
     again = stores.ledger.restart(epoch, asked)
-    assert again == msgspec.structs.replace(before, growth=1)
+    assert again == msgspec.structs.replace(before, growth=1, marks=Marks(restarted_at=asked.asked_at))
     stores.reopen()
     assert (stores.ledger.claims(), stores.ledger.intents()) == ((again,), (asked,))
     with pytest.raises(ClaimRefusedError, match="still grows"):

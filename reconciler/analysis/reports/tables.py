@@ -20,6 +20,7 @@ STATE_STYLES: Final[Mapping[str, str]] = {
     "reserved": "yellow",
     "starting": "cyan",
     "running": "green",
+    "degraded": "red",
     "checkpointing": "cyan",
     "evicting": "magenta",
     "stopping": "magenta",

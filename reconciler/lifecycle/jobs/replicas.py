@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport
 from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.lifecycle.jobs.settlements import AskToLeave, AskToStop, ConfirmRunning, Restart, Settlement
+from reconciler.model.causes import names_of
 from reconciler.protocols.backend import TaskState
+from reconciler.protocols.ledger import Claim
 from solver.model.inflight import IntentKind
 from solver.model.quantities import Duration, Instant
-from solver.model.workload import TaskPlacement
+from solver.model.workload import JobSpec, TaskPlacement
+from solver.plan.reason import count
 
 RESTART_AFTER = Duration(10_000)
 """Between the end of a replica and its next beginning, so that one that fails at once does not keep the control plane busy."""
@@ -41,6 +45,31 @@ def settle_replicas(holding: ClaimContext) -> tuple[Settlement, ...]:
     if lost:
         return (_go_on_without(holding, lost, "it is not known what became of them"),)
     return _restarts(holding, claim.running_since) if holding.asked("grow") is None else ()
+
+
+def degradation(spec: JobSpec, claim: Claim, known: AttemptReport, now: Instant) -> str:
+    """In what a running service falls short of what it should be; "" where it does not, and of every other job.
+
+    `known`: what the backend reports of its tasks. Replicas that began again count for as long as it takes until another
+    beginning is allowed for: one that crashes every few seconds runs in between, and is no better for it.
+    """
+    if spec.type != "service" or claim.running_since is None:
+        return ""
+    return "; ".join(_shortcomings(spec, claim, known, now))
+
+
+def _shortcomings(spec: JobSpec, claim: Claim, known: AttemptReport, now: Instant) -> Iterator[str]:
+    (group,) = spec.task_groups
+    if len(claim.tasks) < (group.min_replicas or 1):
+        yield f"it has {len(claim.tasks)} of at least {count(group.min_replicas or 1, 'replica')}"
+    ended = {(status.group, status.index): status for status in known.tasks if status.state in _ENDED}
+    resting = tuple(task for task in claim.tasks if _key(task) in ended)
+    if resting:
+        codes = sorted({str(ended[_key(task)].exit_code) for task in resting})
+        yield f"{names_of(resting)} ended with exit code {', '.join(codes)} and will begin again"
+    restarted_at = claim.marks.restarted_at
+    if restarted_at is not None and now < restarted_at.after(RESTART_EVERY):
+        yield f"replicas that had ended began again at {restarted_at}"
 
 
 def _start_without_the_late(holding: ClaimContext) -> tuple[Settlement, ...]:

@@ -20,7 +20,7 @@ from solver.model.cluster import DeviceId, MigInstance
 from solver.model.inflight import Intent
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
-from solver.model.workload import JobName, MigSlot, QueueName, Stuck, TaskPlacement, TimeLimitWarning
+from solver.model.workload import JobName, MigSlot, QueueName, Stuck, TaskGroup, TaskPlacement, TimeLimitWarning
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Waits
 from solver.plan.reasons import CapacityReason, Protected
@@ -283,6 +283,26 @@ def test_a_stuck_job_and_one_near_its_limit_say_so(quorate: Quorate, site: Site)
     described = quorate("describe", "hangs").out
     assert "If stuck    fail after 1h without progress\n" in described
     assert "Warned      5m before its time limit\n" in described
+
+
+def test_a_service_with_less_than_it_should_have_is_degraded(quorate: Quorate, site: Site) -> None:
+    group = TaskGroup("replica", 3, Shape(gpus=1), min_replicas=2)
+    own = msgspec.structs.replace(spec(), type="service", task_groups=(group,))
+    job = site.store.jobs.submit(JobName("serves"), own, "ada", NOW, "").name
+    task = msgspec.structs.replace(on(NODES[0], 2), group="replica")
+    claim = Claim(job, 1, (task,), NOW, NOW)
+    site.store.ledger.claim(site.epoch(), claim, Intent("start", job, 1, NOW, NOW.after(1)))
+    site.store.ledger.confirm_running(site.epoch(), job, 1, NOW)
+    died = TaskStatus(job, 1, "replica", 0, NODES[0].name, "failed", NOW, exit_code=137)
+    site.sighted = BackendReports({}, {(job, 1): AttemptReport((died,))})
+    assert quorate("get", "serves").out.splitlines()[1].split()[:4] == ["serves", "team", "(default)", "degraded"]
+    assert quorate("why", "serves").out.splitlines() == [
+        "serves: degraded for 1m30s",
+        "  it is degraded: it has 1 of at least 2 replicas; replica/0 ended with exit code 137 and will begin again",
+        "  it holds its devices in attempt 1, on n1",
+    ]
+    (listed,) = json.loads(quorate("get", "serves", "-o", "json").out)["items"]
+    assert (listed["state"], listed["degraded"].partition(";")[0]) == ("running", "it has 1 of at least 2 replicas")
 
 
 def test_values_of_the_environment_are_not_described(quorate: Quorate) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from reconciler.lifecycle.jobs.replicas import RESTART_AFTER, RESTART_EVERY, RESTARTS_AT_ONCE
+from reconciler.lifecycle.jobs.replicas import RESTART_AFTER, RESTART_EVERY, RESTARTS_AT_ONCE, degradation
 from reconciler.protocols.backend import TaskState
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
@@ -189,3 +189,31 @@ def test_an_interactive_job_ends_after_eight_hours(site: Site) -> None:
     site.clock.advance(8 * 3_600_000)
     passes(site, 60)
     assert site.state(JOB) == "failed"
+
+
+def test_a_service_whose_replicas_crash_is_degraded_also_while_they_run(site: Site) -> None:
+    submit(site, ("fail", "3", "20s"), replicas=2)
+    site.rest()
+    assert degraded(site) == ""
+    passes(site, 25)
+    assert degraded(site) == "replica/0, replica/1 ended with exit code 3 and will begin again"
+    passes(site, 15)
+    assert running(site) == 2
+    assert degraded(site).startswith("replicas that had ended began again at ")
+
+
+def test_a_service_that_ran_for_long_after_a_replica_began_again_is_not_degraded_any_more(site: Site) -> None:
+    submit(site, FOREVER, replicas=2)
+    site.rest()
+    site.cluster.fail_task(JOB, 0, site.clock.now(), 1)
+    passes(site, 30)
+    assert degraded(site)
+    passes(site, RESTART_EVERY // 1_000)
+    assert degraded(site) == ""
+
+
+def degraded(site: Site) -> str:
+    """What a look at the service says now."""
+    (claim,) = [claim for claim in site.store.ledger.claims() if claim.job == JOB]
+    known = site.sighted().attempt(JOB, claim.attempt)
+    return degradation(site.store.jobs.job(JOB).spec, claim, known, site.clock.now())
