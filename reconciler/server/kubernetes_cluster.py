@@ -95,7 +95,7 @@ def parts_on_kubernetes(
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)
 
-    runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log).hear)
+    runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log, clock, history.rounds(1)).hear)
     for figures in (WebhookFigures(store.alerts), FollowedFigures(runner)):
         metrics.add(figures)
     standing = KubernetesStatus(runner.followed, git.standing)

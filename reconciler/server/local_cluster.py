@@ -92,7 +92,9 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     metrics = _metrics(store, disks, starts, UseFiguresCollector(book, use, seen))
     keeping = UseKeeper(book, store.gpu_uses, lambda: runner.epoch())  # noqa: PLW0108
     events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
-    runner = _runner(plane, narrow, events, Reporter(metrics, log), git.follower, is_shared=is_shared)
+    runner = _runner(
+        plane, narrow, events, Reporter(metrics, log, clock, history.rounds(1)), git.follower, is_shared=is_shared
+    )
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
     alias_key = read_or_make_token(folder.alias_key, "key")

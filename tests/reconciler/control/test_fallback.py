@@ -60,7 +60,7 @@ def test_who_runs_it_is_told_and_it_is_counted(site: Site) -> None:
     done = one_pass(replace(site.only_plane, solve=failing))
     with capture_logs() as lines:
         metrics = Metrics()
-        reporter = Reporter(metrics, structlog.get_logger())
+        reporter = Reporter(metrics, structlog.get_logger(), site.clock)
         for status in (LoopStatus("leading", done.fault, done), LoopStatus("leading", "", site.one_pass())):
             reporter.hear(status)
     assert [(line["log_level"], line.get("message", "")) for line in lines] == [("warning", done.fault), ("info", "")]
@@ -74,7 +74,7 @@ def test_what_a_plan_falls_short_of_is_told_once_and_counted(site: Site, monkeyp
     assert (done.shortfalls, done.fault) == ((idle,), "")
     metrics = Metrics()
     with capture_logs() as lines:
-        reporter = Reporter(metrics, structlog.get_logger())
+        reporter = Reporter(metrics, structlog.get_logger(), site.clock)
         for _ in range(2):
             reporter.hear(LoopStatus("leading", "", done))
     told = [line for line in lines if line["event"] == "plan-falls-short"]

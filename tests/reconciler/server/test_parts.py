@@ -22,6 +22,7 @@ from reconciler.control.use_summary import KnownUse, LatestUse
 from reconciler.gitops.source.archive import RevisionArchive
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
+from reconciler.model.clock import VirtualClock
 from reconciler.model.git_record import Suspension
 from reconciler.node.local.terms import Terms
 from reconciler.protocols.history import Event
@@ -133,7 +134,7 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
 
 def test_the_loop_is_reported_when_its_condition_changes() -> None:
     with capture_logs() as lines:
-        reporter = Reporter(Metrics(), structlog.get_logger())
+        reporter = Reporter(Metrics(), structlog.get_logger(), VirtualClock())
         for condition in ("no-policy", "no-policy", "leading", "leading", "backend-unreachable"):
             reporter.hear(LoopStatus(condition, "" if condition == "leading" else "why"))
     assert [(line["event"], line["log_level"]) for line in lines] == [

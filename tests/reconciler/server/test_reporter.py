@@ -1,0 +1,59 @@
+"""What a control plane says of its clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from reconciler.control.metrics import Metrics
+from reconciler.control.runner import LoopStatus
+from reconciler.protocols.rounds import RoundSummary
+from reconciler.server.reporter import Reporter
+from solver.model.quantities import Instant
+
+BEGAN = Instant.parse("2026-11-29T10:00:00Z")
+BACK = "the clock was set back by 1h: time limits, waiting times and past use are off by that"
+FORWARD = "the clock was set forward by 1h: time limits, waiting times and past use are off by that"
+HOUR_MS = 3_600_000
+
+
+@dataclass
+class TwoClocks:
+    """Implements Clock: a wall clock that can be set, and one that can't."""
+
+    wall: Instant = BEGAN
+    monotonic: float = 7.0
+
+    def now(self) -> Instant:
+        return self.wall
+
+    def monotonic_s(self) -> float:
+        return self.monotonic
+
+    def passes(self, seconds: float, stepped_ms: int = 0) -> None:
+        self.wall, self.monotonic = self.wall.after(int(seconds * 1_000) + stepped_ms), self.monotonic + seconds
+
+
+@pytest.mark.parametrize(
+    ("stepped_ms", "told"), [(0, []), (-900, []), (900, []), (-HOUR_MS, [BACK]), (HOUR_MS, [FORWARD])]
+)
+def test_a_clock_that_is_set_is_told_once(stepped_ms: int, told: list[str]) -> None:
+    clock = TwoClocks()
+    reporter = Reporter(Metrics(), structlog.get_logger(), clock)
+    with capture_logs() as lines:
+        clock.passes(30, stepped_ms)
+        reporter.hear(LoopStatus())
+        clock.passes(7_200)  # however long it rests
+        reporter.hear(LoopStatus())
+    assert [line["message"] for line in lines if line["event"] == "clock-stepped"] == told
+
+
+@pytest.mark.parametrize(("ahead_ms", "told"), [(-5, []), (900, []), (HOUR_MS, [BACK])])
+def test_a_clock_that_was_set_back_while_nothing_ran_is_told_at_the_start(ahead_ms: int, told: list[str]) -> None:
+    newest = RoundSummary(3, BEGAN.after(ahead_ms), "rev", 0, 0, 0, "optimal", 1.0)
+    with capture_logs() as lines:
+        Reporter(Metrics(), structlog.get_logger(), TwoClocks(), (newest,))
+    assert [line["message"] for line in lines if line["event"] == "clock-stepped"] == told
