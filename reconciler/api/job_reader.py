@@ -14,10 +14,12 @@ from reconciler.api.payloads import EventList, JobList, JobView, Why
 from reconciler.api.problems import NotReadyError
 from reconciler.api.redaction import bare_event, first_line, readable_view
 from reconciler.api.services import Services
+from reconciler.api.timeline_routes import instant_of
 from reconciler.api.views import JobViews, help_of, job_view, words_of
 from reconciler.model.job_record import TERMINAL, WAITING, JobRecord, JobState
 from reconciler.protocols.job_source import JobOrder, JobQuery, UnknownJobError
 from solver.model.cluster import Node
+from solver.model.quantities import Instant
 from solver.model.workload import JobName, JobSpec, QueueName
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
@@ -58,9 +60,23 @@ class JobFilter:
         JobOrder,
         Query(description="newest; waiting: those alone that hold nothing, the first submitted first; biggest."),
     ] = "newest"
+    since: Annotated[
+        str, Query(alias="from", description="That had not ended at this time, or so long ago.", max_length=40)
+    ] = ""
+    to: Annotated[
+        str, Query(description="That had been submitted before this time, or so long ago.", max_length=40)
+    ] = ""
 
-    def query(self, policy: Callable[[], tuple[str, Policy]]) -> JobQuery:
-        """What a source need look at. The policy is read where a queue is named. Raises NoPolicyError."""
+    def since_at(self, now: Instant) -> Instant | None:
+        """Raises RequestRefusedError."""
+        return instant_of("from", self.since, now) if self.since else None
+
+    def to_at(self, now: Instant) -> Instant | None:
+        """Raises RequestRefusedError."""
+        return instant_of("to", self.to, now) if self.to else None
+
+    def query(self, policy: Callable[[], tuple[str, Policy]], now: Instant) -> JobQuery:
+        """What a source need look at. The policy is read where a queue is named. Raises NoPolicyError, RequestRefusedError."""
         states = frozenset(self.state)
         live_only = self.live or self.sort == "waiting"
         return JobQuery(
@@ -73,6 +89,8 @@ class JobFilter:
             text=self.text,
             classes=_classes(self.priority_class, policy()[1]) if self.priority_class else None,
             gpu_type=self.gpu_type,
+            since=self.since_at(now),
+            to=self.to_at(now),
             order=self.sort,
         )
 
@@ -81,8 +99,11 @@ class JobFilter:
         """Whether a job that the query lets through is always one that is asked for: a state is derived, and tested."""
         return not set(self.state) - TERMINAL
 
-    def test(self, policy: Callable[[], tuple[str, Policy]]) -> Callable[[JobView], bool]:
-        """Says of a job whether it is asked for. The policy is read where a queue is named. Raises NoPolicyError."""
+    def test(self, policy: Callable[[], tuple[str, Policy]], now: Instant) -> Callable[[JobView], bool]:
+        """Says of a job whether it is asked for. The policy is read where a queue is named. Raises NoPolicyError,
+        RequestRefusedError.
+        """
+        since, to = self.since_at(now), self.to_at(now)
         tree = QueueTree.of(policy()[1]) if self.queue else None
         states, text = frozenset(self.state), self.text.lower()
         live_only = self.live or self.sort == "waiting"
@@ -100,6 +121,8 @@ class JobFilter:
                 and (not self.gpu_type or _takes(view.spec, self.gpu_type))
                 and not (live_only and view.state in TERMINAL)
                 and (self.sort != "waiting" or view.state in WAITING)
+                and (since is None or view.outcome is None or view.outcome.at > since)
+                and (to is None or view.submitted_at < to)
             )
 
         return wanted
@@ -132,7 +155,7 @@ class JobReader:
 
     def page(self, asked: JobFilter, rights: Rights, limit: int, cursor: str) -> JobList:
         """Jobs that may be seen, in the order asked for. Raises RequestRefusedError for a bad cursor, NoPolicyError."""
-        wanted, query = asked.test(self._services.policy), self._query(asked, rights)
+        wanted, query = asked.test(self._services.policy, self._services.clock.now()), self._query(asked, rights)
         items: list[JobView] = []
         last, more = "", False
         for looked_at, (record, view) in enumerate(self._walk(JobName(place_of(cursor)), limit + 1, query)):
@@ -155,7 +178,7 @@ class JobReader:
 
     def _query(self, asked: JobFilter, rights: Rights) -> JobQuery:
         seen_in, seen_by = rights.where("see-job")
-        return asked.query(self._services.policy)._replace(seen_in=seen_in, seen_by=seen_by)
+        return asked.query(self._services.policy, self._services.clock.now())._replace(seen_in=seen_in, seen_by=seen_by)
 
     def events(self, record: JobRecord, rights: Rights, limit: int, cursor: str = "") -> EventList:
         """What happened to a job: the newest events, oldest first. Raises RequestRefusedError for a bad cursor."""

@@ -30,6 +30,10 @@ AT_ONCE_MAX: Final = 2
 """A month of a large cluster takes seconds of a core: more at once would keep other requests waiting."""
 
 
+NOT_ON_RECORD: Final = "not-on-record"
+"""The code of a refusal: capacity was not kept yet, or is not kept any more."""
+
+
 class CapacityRow(Document, frozen=True, omit_defaults=False):
     """GPU-seconds of one kind of GPUs, exactly: five states, and their sum, `capacity`. `pool` "": of nodes that were not known."""
 
@@ -138,8 +142,8 @@ def _recorded(past: PastRecords, asked: TimeWindow, keep: Duration) -> TimeWindo
     if start < end:
         return TimeWindow(start, end, asked.now)
     told = "nothing is on record yet" if first is None else f"nothing is on record from before {first}"
-    told = told if asked.start < asked.now else "it has not begun yet"
-    raise RequestRefusedError(422, "invalid-parameter", f"from: {told}.", "GET /v1/openapi.json has all parameters.")
+    told, code = (told, NOT_ON_RECORD) if asked.start < asked.now else ("it has not begun yet", "invalid-parameter")
+    raise RequestRefusedError(422, code, f"from: {told}.", "GET /v1/openapi.json has all parameters.")
 
 
 def _sight_of(rights: Rights) -> Callable[[QueueName, str], bool]:

@@ -103,7 +103,7 @@ def queue_asked(services: Services, queue: str) -> tuple[Policy, QueueName | Non
 
 def window_of(since: str, to: str, now: Instant) -> TimeWindow:
     """From two times, or spans before now. Raises RequestRefusedError."""
-    start, end = _instant("from", since, now), _instant("to", to, now) if to else now
+    start, end = instant_of("from", since, now), instant_of("to", to, now) if to else now
     if not 0 <= start < end or end - start > _WIDEST:
         raise _wrong("from", f"{since}: it has to be before `to`, and by five years at most")
     return TimeWindow(start, end, now)
@@ -122,7 +122,8 @@ def step_of(written: str, window: TimeWindow) -> Duration | None:
     return step
 
 
-def _instant(name: str, written: str, now: Instant) -> Instant:
+def instant_of(name: str, written: str, now: Instant) -> Instant:
+    """A time, or a span before now, as the parameter of this name says it. Raises RequestRefusedError."""
     try:
         return now.after(-Duration.parse(written))
     except ValueError:

@@ -11,12 +11,17 @@ from reconciler.analysis.backtest.history_file import HistoryHead, aliased
 from reconciler.analysis.backtest.past import write_history
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.inputs import unreadable
+from reconciler.cli.past_jobs import past_jobs
+from reconciler.cli.status_line import busy
 from solver.plan.reason import count
 
 
-@click.group(short_help="Export what happened, to be replayed.")
+@click.group(short_help="List what became of jobs, and export it.")
 def history() -> None:
     """What the control plane has on record of jobs, ended and live."""
+
+
+history.add_command(past_jobs)
 
 
 @history.command(short_help="Write the history of all jobs to a file.")
@@ -34,7 +39,7 @@ def export(out: Path, alias: bool, server: str | None) -> None:
 
     No commands, no variables, no secrets. `quorate simulate --history FILE` replays it.
     """
-    with api_client(server) as client:
+    with api_client(server) as client, busy("reading the history"):
         pages = client.past.pages()
         first = next(pages)
         jobs = chain(first.items, chain.from_iterable(page.items for page in pages))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import Any, TextIO
 
 import click
@@ -12,7 +15,9 @@ import click
 from reconciler.analysis.reports.plain_text import printable
 from reconciler.cli.exits import ExitCode
 
-__all__ = ["CommandFailedError", "output_option", "print_error", "print_json", "print_warning", "printable", "styled"]
+__all__ = [
+    "CommandFailedError", "csv_lines", "output_option", "print_error", "print_json", "print_warning", "printable", "styled",
+]  # fmt: skip
 
 
 class CommandFailedError(Exception):
@@ -56,6 +61,22 @@ def print_json(value: object) -> None:
     from solver.model.document import encode
 
     click.echo(encode(value).decode("utf-8"))
+
+
+def csv_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Line by line, as RFC 4180 quotes cells; what is not known is empty."""
+    for row in (columns, *([_cell(value) for value in row] for row in rows)):
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(row)
+        yield line.getvalue()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
 def styled(text: str, stream: TextIO, **style: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 
 from reconciler.api.payloads import JobView
 from reconciler.cli.times import local, span
@@ -47,6 +48,11 @@ def gpus_of(job: JobView) -> str:
     if all(shape.mig is None and shape.gpu_memory is None for shape in shapes):
         return str(job.spec.gpus)
     return str(MilliGpu(sum(task.gpus for task in job.tasks))) if job.tasks else ""
+
+
+def gpu_hours(gpu_seconds: Decimal) -> str:
+    """Like `1,234.50`."""
+    return f"{gpu_seconds / 3600:,.2f}"
 
 
 def class_of(spec: JobSpec) -> str:

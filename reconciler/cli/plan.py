@@ -20,6 +20,7 @@ from reconciler.cli.optimiser import program_beside
 from reconciler.cli.output import CommandFailedError, output_option, print_json
 from reconciler.cli.params import DurationParam, cluster_option
 from reconciler.cli.saved_plan import envelope_of, write_plan
+from reconciler.cli.status_line import busy
 from reconciler.cli.times import local
 from reconciler.documents.clusters import clusters_of
 from reconciler.gitops.review.comparison import review
@@ -109,7 +110,7 @@ def plan(
     cluster = one_cluster({name for each in revisions for name in clusters_of(each.files)}, cluster, str(repo))
     sides = _side(base, revisions[0], "--base", cluster), _side(head, revisions[1], "--head", cluster)
     snapshot = _snapshot(snapshot_file, max_snapshot_age, server)
-    with program_beside() as optimiser:
+    with program_beside() as optimiser, busy("solving the cluster under both revisions"):
         found = review(snapshot, *sides, optimiser)
     if out:
         gap = sides[1].compiled.policy.scheduling.solver.gap
@@ -171,7 +172,7 @@ def _snapshot(snapshot_file: Path | None, most: Duration | None, server: str | N
 
 
 def _of_held(server: str | None) -> Review:
-    with api_client(server) as client:
+    with api_client(server) as client, busy("solving the cluster under both revisions"):
         return client.following.fresh_plan().review
 
 

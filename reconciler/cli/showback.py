@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import click
 
@@ -29,9 +25,11 @@ from reconciler.api.showback import CapacityRow, Showback
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import unreadable
-from reconciler.cli.output import CommandFailedError, output_option, print_warning
+from reconciler.cli.output import CommandFailedError, csv_lines, output_option, print_warning
+from reconciler.cli.phrases import gpu_hours
+from reconciler.cli.status_line import busy
 from reconciler.cli.tables import print_table
-from reconciler.cli.times import local
+from reconciler.cli.times import local, moment_of, zone_of
 from reconciler.model.spans import span
 from solver.model.document import encode
 from solver.model.quantities import Instant
@@ -39,7 +37,6 @@ from solver.plan.reason import count
 
 SHOWN_MAX: Final = 40
 """Rows of a table; what is left is one more row. The other formats have all."""
-PROGRESS_AFTER_S: Final = 2.0
 _STATES: Final = ("allocated", "idle", "reserved", "unhealthy", "partitioning")
 _COLUMNS: Final = tuple(ShowbackRow.__struct_fields__)
 
@@ -97,14 +94,14 @@ def showback(
     It is counted from claims, not from samples: of each GPU and moment exactly one state holds, and the states add up to the
     capacity. What is not measured is unknown, never 0. Tables show hours, all other formats seconds, exactly.
     """
-    zone = _zone(time_zone)
+    zone = zone_of(time_zone)
     export = _Export(**focus)
     if export.issued and output != "focus":
         raise CommandFailedError("--issued is for -o focus", exit_code=ExitCode.USAGE)
     issued = [line for file in export.issued for line in _issued(file, export.version)]
-    with api_client(server) as client, _progress():
+    with api_client(server) as client, busy("adding up"):
         found = client.past.showback(
-            by, _moment(since, zone), _moment(to, zone), export.per if output == "focus" else ""
+            by, moment_of(since, zone), moment_of(to, zone), export.per if output == "focus" else ""
         )
     _warn(found)
     match output:
@@ -113,7 +110,7 @@ def showback(
         case "json":
             _write(out, [encode(found).decode()])
         case "csv":
-            _write(out, _csv(_COLUMNS, ([_cell(getattr(row, name)) for name in _COLUMNS] for row in found.rows)))
+            _write(out, csv_lines(_COLUMNS, ([getattr(row, name) for name in _COLUMNS] for row in found.rows)))
         case _:
             _write(out, _focus(found, export, issued))
 
@@ -134,7 +131,7 @@ def _focus(found: Showback, export: _Export, issued: Sequence[FocusLine]) -> Ite
     lines = focus_lines(found.charges, found.currency, export.billed_by, export.version)
     if export.issued:
         lines = corrections(issued, lines, _day(export.invoiced_until) if export.invoiced_until else None)
-    return _csv(columns_of(export.version), rows_of(lines, export.version))
+    return csv_lines(columns_of(export.version), rows_of(lines, export.version))
 
 
 def _day(written: str) -> Instant:
@@ -169,41 +166,6 @@ def _is_whole(row: Mapping[str | None, str | None]) -> bool:
         return False
 
 
-def _zone(name: str | None) -> ZoneInfo | None:
-    if name is None:
-        return None
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        fix = "Write it as the IANA database does: Europe/Berlin."
-        raise CommandFailedError(f"there is no time zone {name}", fix=fix, exit_code=ExitCode.USAGE) from None
-
-
-def _moment(written: str, zone: ZoneInfo | None) -> str:
-    """A date as the time at which it begins in the zone; anything else is for the server to read."""
-    try:
-        day = date.fromisoformat(written)
-    except ValueError:
-        return written
-    begun = datetime(day.year, day.month, day.day)
-    return begun.replace(tzinfo=zone).astimezone(zone).isoformat() if zone else begun.astimezone().isoformat()
-
-
-@contextmanager
-def _progress() -> Iterator[None]:
-    """Says that it is being worked out, where that takes long and a person waits."""
-    from threading import Timer
-
-    told = Timer(PROGRESS_AFTER_S, lambda: click.echo("adding up ...", err=True))
-    told.daemon = True
-    if sys.stderr.isatty():
-        told.start()
-    try:
-        yield
-    finally:
-        told.cancel()
-
-
 def _warn(found: Showback) -> None:
     if found.start > found.asked_from:
         print_warning(f"capacity is on record from {found.start} on; what was before is not counted")
@@ -217,11 +179,11 @@ def _warn(found: Showback) -> None:
         )
     unpriced = sum((row.unpriced for row in found.rows), Decimal(0))
     if found.currency and unpriced:
-        print_warning(f"{_hours(unpriced)} GPU-hours have no price: no RateCard or rate fits them")
+        print_warning(f"{gpu_hours(unpriced)} GPU-hours have no price: no RateCard or rate fits them")
 
 
 def _print(found: Showback, zone: ZoneInfo | None) -> None:
-    click.echo(f"from {_local(found.start, zone)} to {_local(found.end, zone)}")
+    click.echo(f"from {local(found.start, zone)} to {local(found.end, zone)}")
     click.echo()
     kinds: list[list[str]] = []
     for kind in found.capacity:
@@ -246,7 +208,7 @@ def _state_line(kind: CapacityRow, state: str) -> Iterator[list[str]]:
     amount: Decimal = getattr(kind, state)
     if amount:
         share = f"{100 * amount / kind.capacity:.1f} %"
-        yield [kind.pool or "(unknown)", kind.gpu_type or "(unknown)", state, _hours(amount), share]
+        yield [kind.pool or "(unknown)", kind.gpu_type or "(unknown)", state, gpu_hours(amount), share]
 
 
 def _line(row: ShowbackRow, found: Showback, is_measured: bool) -> list[str]:
@@ -254,7 +216,7 @@ def _line(row: ShowbackRow, found: Showback, is_measured: bool) -> list[str]:
     measured = (row.active, row.idle_held) if is_measured else ()
     figures = row.allocated, *measured, row.lost_to_evictions, row.lost_to_failures, row.waiting
     cost = [_money(row)] if found.currency else []
-    return [name, *("?" if each is None else _hours(each) for each in figures), *cost]
+    return [name, *("?" if each is None else gpu_hours(each) for each in figures), *cost]
 
 
 def _money(row: ShowbackRow) -> str:
@@ -286,32 +248,3 @@ def _write(out: Path | None, lines: Iterable[str]) -> None:
             file.writelines(f"{line}\n" for line in lines)
     except OSError as error:
         raise unreadable(error, out) from error
-
-
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Line by line, as RFC 4180 quotes cells."""
-    for row in (columns, *rows):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(row)
-        yield line.getvalue()
-
-
-def _cell(value: object) -> str:
-    """Empty is not known."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:f}" if isinstance(value, Decimal) else str(value)
-
-
-def _hours(seconds: Decimal) -> str:
-    return f"{seconds / 3600:,.2f}"
-
-
-def _local(at: Instant, zone: ZoneInfo | None) -> str:
-    """In the zone that was asked for."""
-    if zone is None:
-        return local(at)
-    moment = datetime.fromtimestamp(at // 1_000, zone)
-    return f"{moment:%Y-%m-%d %H:%M:%S} {zone.key}"

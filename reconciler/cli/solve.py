@@ -12,6 +12,7 @@ from reconciler.cli.inputs import read_policies, read_snapshot_file
 from reconciler.cli.optimiser import program_beside
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.params import cluster_option
+from reconciler.cli.status_line import busy
 from solver.plan.plan import Plan
 
 
@@ -38,7 +39,7 @@ def solve(snapshot_file: Path, policies: Path, cluster: str | None, output: str)
     """
     from solver.round.solve import solve as solve_round
 
-    with program_beside() as optimiser:
+    with program_beside() as optimiser, busy("solving the round"):
         plan = solve_round(read_snapshot_file(snapshot_file), read_policies(policies, cluster).policy, optimiser)
     if output == "json":
         print_json(plan)

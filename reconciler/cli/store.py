@@ -15,6 +15,7 @@ from reconciler.cli.store_options import store_options
 
 if TYPE_CHECKING:
     from reconciler.store.store import SqlStore
+from reconciler.cli.status_line import busy
 
 
 @click.group(short_help="Back up, restore, check or take back the store.")
@@ -40,7 +41,7 @@ def backup(file: Path, state: Path | None, store: str | None, store_password_fil
     from reconciler.model.clock import SystemClock
     from reconciler.store.backup import back_up
 
-    with _opened(state, store, store_password_file, is_new=False) as found:
+    with _opened(state, store, store_password_file, is_new=False) as found, busy("copying the store"):
         tail = back_up(found.database, file, SystemClock().now())
     click.echo(f"{tail.rows} rows are in {file}", err=True)
 
@@ -58,7 +59,7 @@ def restore(file: Path, state: Path | None, store: str | None, store_password_fi
 
     with _said():
         verify(file)  # before anything is made
-    with _opened(state, store, store_password_file, is_alone=True) as found:
+    with _opened(state, store, store_password_file, is_alone=True) as found, busy("filling the store"):
         head = fill(found.database, file)
     click.echo(f"the store is as it was at {head.at}", err=True)
 

@@ -99,24 +99,35 @@ class Client:
         user: str = "",
         states: Iterable[JobState] = (),
         prefix: str = "",
+        since: str = "",
+        to: str = "",
     ) -> JobList:
         """A page of the newest jobs that the caller may see: of a queue and those below it, of a user, in one of these states,
-        with a name that begins so. `next` of a page is the cursor of the one after it.
+        with a name that begins so, that had not ended at `since`, and had been submitted before `to` (each a time, or a span before
+        now). `next` of a page is the cursor of the one after it.
         """
-        named = {"cursor": cursor, "queue": queue, "user": user, "prefix": prefix}
+        named = {"cursor": cursor, "queue": queue, "user": user, "prefix": prefix, "from": since, "to": to}
         given = {name: value for name, value in named.items() if value}
         return self._get("/v1/jobs", JobList, limit=limit, state=list(states), **given)
 
     def all_jobs(
-        self, *, queue: str = "", user: str = "", states: Iterable[JobState] = (), prefix: str = ""
+        self,
+        *,
+        queue: str = "",
+        user: str = "",
+        states: Iterable[JobState] = (),
+        prefix: str = "",
+        since: str = "",
+        to: str = "",
     ) -> Iterator[JobView]:
         """All of these, page by page, newest first."""
-        wanted = tuple(states)
-        page = self.jobs(queue=queue, user=user, states=wanted, prefix=prefix)
-        yield from page.items
-        while page.next:
-            page = self.jobs(cursor=page.next, queue=queue, user=user, states=wanted, prefix=prefix)
+        wanted, cursor = tuple(states), ""
+        while True:
+            page = self.jobs(cursor=cursor, queue=queue, user=user, states=wanted, prefix=prefix, since=since, to=to)
             yield from page.items
+            cursor = page.next
+            if not cursor:
+                return
 
     def job(self, name: str) -> JobView:
         """One job."""

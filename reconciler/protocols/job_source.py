@@ -56,7 +56,7 @@ class JobQuery(NamedTuple):
     `queues`: in one of these. `prefix`: with a name that begins so. `ended`: with one of these outcomes, or `live`, where either
     is stated. `holds`: whether they hold devices. `text`: in the name, in letters of either case. `classes`: of one of
     these priority classes ("": none was named). `gpu_type`: would take GPUs of it. `seen_in`, `seen_by`: in one of these queues,
-    or that user's.
+    or that user's. `since`: that had not ended then; `to`: that had been submitted before.
     """
 
     queues: frozenset[QueueName] | None = None
@@ -70,6 +70,8 @@ class JobQuery(NamedTuple):
     gpu_type: str = ""
     seen_in: frozenset[QueueName] | None = None
     seen_by: str = ""
+    since: Instant | None = None
+    to: Instant | None = None
     order: JobOrder = "newest"
 
 

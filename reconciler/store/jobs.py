@@ -341,6 +341,10 @@ def _wishes(query: JobQuery) -> Iterator[ColumnElement[bool]]:
     if query.holds is not None or query.order == "waiting":
         held = select(claims.c.job).where(claims.c.job == jobs.c.name).exists()
         yield held if query.holds and query.order != "waiting" else ~held
+    if query.since is not None:
+        yield jobs.c.ended_at.is_(None) | (jobs.c.ended_at > query.since)
+    if query.to is not None:
+        yield jobs.c.submitted_at < query.to
     if query.text:
         yield func.lower(jobs.c.name).contains(query.text.lower(), autoescape=True)
     if query.classes is not None:

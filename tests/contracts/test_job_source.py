@@ -233,6 +233,12 @@ def test_a_query_leaves_out_what_is_not_looked_for(stores: Stores) -> None:
     assert names(JobQuery(ended=frozenset({"succeeded"}), live=False)) == ["b1"]
     assert names(JobQuery(ended=frozenset({"failed"}))) == ["A1", "a2", "a1"]
     assert names(JobQuery(queues=frozenset({QueueName("q")})), limit=2) == ["A1", "b1"]
+    ended_at = next(record.outcome.at for record in stores.jobs.jobs() if record.outcome)
+    assert names(JobQuery(since=ended_at)) == ["A1", "a2", "a1"]
+    assert names(JobQuery(since=ended_at.after(-1))) == ["A1", "b1", "a2", "a1"]
+    submitted_at = stores.jobs.job(JobName("a1")).submitted_at
+    assert names(JobQuery(to=submitted_at)) == []
+    assert "a1" in names(JobQuery(to=submitted_at.after(1)))
 
 
 def test_jobs_are_found_and_sorted_by_what_they_ask_for(stores: Stores) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -222,18 +221,3 @@ def test_an_export_that_is_not_as_it_was_written_is_refused(
     issued.write_text(f"{first}\n{spoil(second)}\n")
     ran = quorate("showback", "-o", "focus", "--issued", str(issued))
     assert (ran.exit_code, ran.out, f"{issued}:2: the line is not whole" in ran.err) == (ExitCode.ERROR, "", True)
-
-
-def test_a_person_who_waits_is_told_that_it_is_being_worked_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(showback, "PROGRESS_AFTER_S", 0.0)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with showback._progress():
-        while "adding up ..." not in "".join(told):
-            told.append(capsys.readouterr().err)
-    monkeypatch.setattr(showback, "PROGRESS_AFTER_S", 3600.0)
-    with showback._progress():
-        pass
-    assert capsys.readouterr().err == ""
