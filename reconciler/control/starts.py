@@ -110,7 +110,8 @@ class StartExecutor(LeaderActions):
     def _came_of(self, claim: Claim, refused: ClaimRefusedError | None) -> Event:
         if refused is not None:
             return self.event("bind-refused", claim.job, str(refused))
-        return self.event("bound", claim.job, f"attempt {claim.attempt} on {nodes_of(claim.tasks)}", "starting")
+        where = f"attempt {claim.attempt} on {nodes_of(claim.tasks)}"
+        return self.event("bound", claim.job, where, "starting", claim.attempt)
 
     def _go_on(self, step: Bind, record: JobRecord) -> str:
         """Note from which checkpoint an attempt begins, before it does; "": anew. Raises CheckpointGoneError."""

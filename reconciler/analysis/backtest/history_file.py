@@ -32,6 +32,7 @@ class HistoryHead(Document, frozen=True, omit_defaults=False):
 class Attempt(Document, frozen=True):
     """From when all tasks of a gang ran until its devices were given back; `ended_at` None: it still holds them.
 
+    One that had done its work, or failed, before it was seen to run counts from when it was given its devices.
     `stopped_for`: why it was asked to stop, if it was.
     """
 
@@ -64,11 +65,14 @@ class RecordedJob(Document, frozen=True):
 
 def recorded(record: JobRecord, spec: JobSpec, events: Iterable[Event]) -> RecordedJob:
     """What is known of a job. `spec` is what may be told of its own; `events` are its, oldest first."""
+    bound: dict[int, Instant] = {}
     started: dict[int, Instant] = {}
     released: dict[int, Instant] = {}
     stopped_for: dict[int, StopPurpose] = {}
     for event in events:
         match event.kind:
+            case "bound":
+                bound.setdefault(event.attempt, event.time)
             case "running":
                 started.setdefault(event.attempt, event.time)
             case "released":
@@ -80,6 +84,8 @@ def recorded(record: JobRecord, spec: JobSpec, events: Iterable[Event]) -> Recor
             case _:
                 pass  # It changes no attempt's beginning or end.
     outcome = record.outcome
+    if outcome and outcome.state != "cancelled" and outcome.attempt in bound:
+        started.setdefault(outcome.attempt, bound[outcome.attempt])
     if outcome and outcome.attempt in started:
         # Its work was over then; giving the devices back took a moment more.
         released[outcome.attempt] = min(outcome.at, released.get(outcome.attempt, outcome.at))

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.analysis.backtest.history_file import Attempt, HistoryHead, RecordedJob, aliased, recorded
+from reconciler.analysis.backtest.history_file import Attempt, Ended, HistoryHead, RecordedJob, aliased, recorded
 from reconciler.analysis.backtest.past import read_history, write_history
 from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.documents.schemas import validator_of
@@ -60,6 +60,15 @@ def test_events_become_attempts() -> None:
     # The second attempt never ran; the work of the third was over a minute before its devices were free.
     assert found.attempts == (Attempt(at(2), at(45), "evict"), Attempt(at(60), at(100)))
     assert (found.ended_at, found.ended_as) == (at(100), "succeeded")
+
+
+@pytest.mark.parametrize(
+    ("state", "attempts"),
+    [("succeeded", (Attempt(at(1), at(2)),)), ("failed", (Attempt(at(1), at(2)),)), ("cancelled", ())],
+)
+def test_what_ended_before_it_was_seen_to_run_has_run(state: Ended, attempts: tuple[Attempt, ...]) -> None:
+    record = JobRecord(JobName("job"), SPEC, "ann", at(0), outcome=JobOutcome(state, at(2), attempt=1))
+    assert recorded(record, SPEC, [event(1, "bound", 1), event(3, "released", 1)]).attempts == attempts
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", "history.jsonl.gz"])
