@@ -17,7 +17,7 @@ from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import invalid, one_cluster, read_snapshot_file, unreadable, young_enough
 from reconciler.cli.optimiser import program_beside
-from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.output import CommandFailedError, output_option, print_json, print_warning
 from reconciler.cli.params import DurationParam, cluster_option
 from reconciler.cli.saved_plan import envelope_of, write_plan
 from reconciler.cli.status_line import busy
@@ -106,7 +106,7 @@ def plan(
         found = _of_held(server)
         _tell(found, UNKNOWN, output, cluster or "", html_file, unfold=unfold)
         ctx.exit(_exit_code(found, detailed=detailed_exitcode))
-    revisions = _revision(repo, base, "--base"), _revision(repo, head, "--head")
+    revisions = _revision(repo, _begun(repo, base, head), "--base"), _revision(repo, head, "--head")
     cluster = one_cluster({name for each in revisions for name in clusters_of(each.files)}, cluster, str(repo))
     sides = _side(base, revisions[0], "--base", cluster), _side(head, revisions[1], "--head", cluster)
     snapshot = _snapshot(snapshot_file, max_snapshot_age, server)
@@ -130,6 +130,21 @@ def _refuse_conflicts(ctx: click.Context) -> None:
         raise click.UsageError("--held shows a plan that is made: it excludes --out and --max-snapshot-age", ctx)
     if "out" not in said and said & {"exact", "accept_evicted_jobs", "accept_gpu_hours"}:
         raise click.UsageError("--exact and --accept-... say what --out writes: name a file with --out", ctx)
+
+
+def _begun(repo: Path, base: str, head: str) -> str:
+    """The revision to compare with: a base that has gone on since counts as it was where the head left it."""
+    from reconciler.gitops.source.errors import GitSourceError
+    from reconciler.gitops.source.tree import branched_at
+
+    try:
+        begun = branched_at(repo, base, head)
+    except GitSourceError:
+        return base  # Reading either says which of them is not there.
+    if begun is not None:
+        told = f"{base} has gone on since {head} left it: compared with {begun[:12]}, where it did"
+        print_warning(told, fix=f"To see what merging does now, merge or rebase onto {base} first.")
+    return begun or base
 
 
 def _revision(repo: Path, name: str, option: str) -> Revision:

@@ -53,6 +53,16 @@ def read_revision(repository: Path, revision: str) -> Revision:
         return Revision(commit, files_of(git, commit))
 
 
+def branched_at(repository: Path, base: str, head: str) -> str | None:
+    """The commit at which `head` left `base`, where `base` has gone on since; None: it has not, it lies ahead on the same line, or
+    the two have no commit in common. Raises UnknownRevisionError, GitSourceError.
+    """
+    with git_in(repository, _git_dir(repository)) as git:
+        tips = commit_of(git, base), commit_of(git, head)
+        status, found, _ = git.merge_base(*tips, with_extended_output=True, with_exceptions=False)
+    return found if status == 0 and found and found not in tips else None
+
+
 def _git_dir(repository: Path) -> Path:
     """Found by GitPython and not by Git, which would believe the GIT_DIR that it sets for hooks."""
     from git import Repo

@@ -211,6 +211,22 @@ def test_each_cluster_has_a_comment_of_its_own(
     assert ran.out.startswith("<!-- quorate:plan:v1 eu-1 -->\n")
 
 
+def test_what_the_base_did_since_the_head_left_it_is_no_change(
+    quorate: Quorate, repository: Origin, snapshot_file: Path
+) -> None:
+    begun = repository.git("rev-parse", "HEAD")
+    _change(repository, "    # Of 32 in all.\n", "")
+    repository.git("switch", "--quiet", "main")
+    text = (repository.folder / QUEUE_FILE).read_text()
+    ahead = repository.commit({QUEUE_FILE: text.replace("max: 16", "max: 24")})
+    asked = ("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file))
+    ran = quorate(*asked, "--base", "main", "--head", "more")
+    assert (ran.exit_code, "The change has no effect" in ran.out) == (0, True)
+    assert f"main has gone on since more left it: compared with {begun[:12]}, where it did" in ran.err
+    back = quorate(*asked, "--base", "main", "--head", begun)
+    assert ("has gone on" in back.err, ahead[:12] in back.out, "16" in back.out) == (False, True, True)
+
+
 def test_a_comment_is_no_change(quorate: Quorate, repository: Origin, snapshot_file: Path) -> None:
     _change(repository, "    # Of 32 in all.\n", "")
     ran = quorate("plan", "--repo", str(repository.folder), "--snapshot", str(snapshot_file), "--detailed-exitcode")
