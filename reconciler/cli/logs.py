@@ -5,19 +5,27 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from typing import Final
 
 import click
 
+from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import LOG_BYTES_MAX, JobView
 from reconciler.cli.completion import job_names
 from reconciler.cli.connection import api_client, server_option
+from reconciler.cli.job_names import Named, find
+from reconciler.cli.output import CommandFailedError
 from reconciler.cli.status_line import status_line
 from reconciler.cli.wait import POLL_S, waiting_words
 from reconciler.client import ApiError, Client
 from reconciler.lifecycle.jobs.tail import start_of_last_lines
+from reconciler.model.job_record import JobState
 from reconciler.model.task_log import offset_after
+from solver.plan.reason import count
 
-_NOT_FOUND = 404
+_NOT_FOUND: Final = 404
+_NOT_BEGUN: Final[frozenset[JobState]] = frozenset({"queued", "reserved"})
+"""Of an array of thousands, most are: they are not asked one by one."""
 
 
 @click.command(short_help="Print what a task wrote.")
@@ -31,12 +39,36 @@ _NOT_FOUND = 404
 def logs(
     job: str, group: str, index: int, attempt: int | None, follow: bool, tail: int | None, server: str | None
 ) -> None:
-    """Print what one task of JOB wrote to stdout and stderr, byte for byte."""
+    """Print what one task of JOB wrote to stdout and stderr, byte for byte.
+
+    Of an array or pipeline, that of each of its jobs that has begun, one after the other under its name.
+    """
     out = sys.stdout.buffer
     with api_client(server) as client:
-        for piece in TaskLog(client, job, group, index, attempt or 0).pieces(follow, tail):
-            out.write(piece)
-            out.flush()
+        found = find(client, job)
+        if isinstance(found, GroupView) and follow:
+            fix = f"Name one of them, such as {found.jobs[0].name}."
+            raise CommandFailedError(f"{job} has {count(len(found.jobs), 'job')}: -f follows one", fix=fix)
+        for title, log in _logs_of(client, found, (group, index, attempt or 0)):
+            out.write(title)
+            for piece in log.pieces(follow, tail):
+                out.write(piece)
+                out.flush()
+
+
+def _logs_of(client: Client, found: Named, task: tuple[str, int, int]) -> Iterator[tuple[bytes, TaskLog]]:
+    """That of the job; or of each that has begun, with a title as `tail` writes it of several files."""
+    if isinstance(found, JobView):
+        yield b"", TaskLog(client, found.name, *task)
+        return
+    shown = 0
+    for job in found.jobs:
+        log = TaskLog(client, job.name, *task)
+        if job.state not in _NOT_BEGUN and log.is_there():
+            yield f"{chr(10) * bool(shown)}==> {job.name} <==\n".encode(), log
+            shown += 1
+    if not shown:
+        raise CommandFailedError(f"no job of {found.name} has written a log yet", fix=f"`quorate why {found.name}`")
 
 
 class TaskLog:
@@ -49,6 +81,16 @@ class TaskLog:
         self._index = index
         self._attempt = attempt
         self._is_fixed = bool(attempt)
+
+    def is_there(self) -> bool:
+        """It can be read."""
+        try:
+            self._settle_attempt(follow=False)
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return False
+        return True
 
     def pieces(self, follow: bool, tail: int | None) -> Iterator[bytes]:
         """The log piece by piece. To follow is to go on with later attempts, unless one was asked for, until the job has ended.

@@ -91,15 +91,45 @@ def test_an_array_is_submitted_and_is_one_line(quorate: Quorate, site: Site) -> 
     assert json.loads(quorate("get", "sweep", "-o", "json").out)["counts"] == {"starting": 1, "queued": 2}
 
 
-@pytest.mark.parametrize("command", ["why", "logs"])
-def test_what_speaks_of_one_job_says_that_the_name_is_that_of_several(
-    quorate: Quorate, pipeline: str, command: str
-) -> None:
-    assert quorate(*SWEEP).exit_code == 0
-    assert quorate("submit", "-f", pipeline).exit_code == 0
-    for name, job in (("sweep", "sweep-1"), ("run", "run-prepare"), ("run-report", "run-report-0")):
-        fix = f"It is an array or a pipeline: name one of its jobs, such as {job}."
-        assert quorate(command, name) == (1, "", f"error: There is no job {name}.\n  {fix}\n")
+def test_why_of_an_array_is_that_of_the_first_job_in_each_state(quorate: Quorate, site: Site) -> None:
+    quorate(*SWEEP)
+    finish(site, "sweep-1", JobOutcome("succeeded", NOW, 0))
+    finish(site, "sweep-2", JobOutcome("failed", NOW, 3, "task worker/0 failed with exit code 3"))
+    assert quorate("why", "sweep").out.splitlines() == [
+        "sweep: array of 3 jobs: 1 failed, 1 queued, 1 succeeded",
+        "",
+        "sweep-2: failed with exit code 3, 0s ago",
+        "  task worker/0 failed with exit code 3",
+        "",
+        "sweep-3: queued for 0s",
+        "  no round has looked at it yet",
+    ]
+    data = json.loads(quorate("why", "sweep", "-o", "json").out)
+    assert [(each["name"], each["state"]) for each in data["items"]] == [("sweep-2", "failed"), ("sweep-3", "queued")]
+
+
+def test_why_of_a_pipeline_counts_what_waits_alike(quorate: Quorate, pipeline: str) -> None:
+    quorate("submit", "-f", pipeline)
+    head, _, first, job, *_ = quorate("why", "run").out.splitlines()
+    assert head.startswith("run: pipeline of ")
+    assert first.startswith("The first of ")
+    assert first.endswith(" that are queued:")
+    assert job.startswith("run-prepare: queued")
+
+
+def test_logs_of_an_array_are_those_of_its_jobs_one_after_the_other(quorate: Quorate, site: Site) -> None:
+    quorate(*SWEEP)
+    assert quorate("logs", "sweep") == (
+        1, "", "error: no job of sweep has written a log yet\n  `quorate why sweep`\n"
+    )  # fmt: skip
+    for index in (1, 2):
+        site.bind(f"sweep-{index}", on(NODES[0], index))
+        site.logs[JobName(f"sweep-{index}"), 1, "worker", 0] = f"rank {index}\n".encode()
+    assert quorate("logs", "sweep").out == "==> sweep-1 <==\nrank 1\n\n==> sweep-2 <==\nrank 2\n"
+    assert (
+        quorate("logs", "sweep", "-f").err
+        == "error: sweep has 3 jobs: -f follows one\n  Name one of them, such as sweep-1.\n"
+    )
 
 
 def test_an_array_in_a_file_is_submitted_whole_and_once(quorate: Quorate, site: Site, tmp_path: Path) -> None:
