@@ -102,7 +102,7 @@ def test_why_of_an_array_is_that_of_the_first_job_in_each_state(quorate: Quorate
         "  task worker/0 failed with exit code 3",
         "",
         "sweep-3: queued for 0s",
-        "  no round has looked at it yet",
+        "  it starts: 1 GPUs, 1 of them inside the guarantee",
     ]
     data = json.loads(quorate("why", "sweep", "-o", "json").out)
     assert [(each["name"], each["state"]) for each in data["items"]] == [("sweep-2", "failed"), ("sweep-3", "queued")]
