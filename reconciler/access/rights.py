@@ -60,6 +60,10 @@ class Rights:
         """Whether the caller has any role that sees the cluster, anywhere."""
         return self._anywhere("look")
 
+    def may_submit(self) -> bool:
+        """In some queue."""
+        return self._anywhere("submit")
+
     def may_plan(self) -> bool:
         """Whether the caller has any role at all, anywhere."""
         return self._anywhere("plan")

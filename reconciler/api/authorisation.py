@@ -62,7 +62,9 @@ class Authorisation:
             record = await run_in_threadpool(self.record, JobName(request.path_params["name"]))
             self.require(request, rule, record.spec.queue, record)
             request.state.record = record
-        elif rule != "submit":
+        elif rule == "submit":
+            self._require_submit(rights, request.state.caller)
+        else:
             self._require_look(rights, request.state.caller)
             if rule in _SAID_EVERYWHERE:
                 self._require_named(rights, request, rule)
@@ -117,6 +119,13 @@ class Authorisation:
             role = "operator" if action == "operate" else "admin"
             fix = f"Ask the owner of the AccessPolicy for the role {role}" + (" in all queues." if not named else ".")
             raise RequestRefusedError(403, "not-allowed", f"{caller.user} may not {what}.", fix)
+
+    @staticmethod
+    def _require_submit(rights: Rights, caller: Caller) -> None:
+        """In which queue is known once the body is read: whoever may in none has none read."""
+        if not rights.may_submit():
+            fix = "Ask an admin of a queue for the role submitter; roles are in the AccessPolicy."
+            raise RequestRefusedError(403, "not-allowed", f"{caller.user} may not submit to any queue.", fix)
 
     @staticmethod
     def _require_look(rights: Rights, caller: Caller) -> None:

@@ -57,6 +57,9 @@ class Guard:
 
         Raises RequestRefusedError, IssuerUnreachableError, TokenFileError.
         """
+        if {"content-length", "transfer-encoding"} <= set(request.headers.keys()):
+            told = "A body has either a Content-Length or a Transfer-Encoding."
+            raise RequestRefusedError(400, "ambiguous-length", told, "Send one of them (RFC 9112, section 6.1).")
         # A probe is answered while every thread waits for a store or an identity provider.
         if rule_of(request) == "open":
             return

@@ -99,6 +99,9 @@ class _Builder:
             self._open.discard(id(node))
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
+        if "\0" in node.value:
+            self._note(node, "nul", "text can't have a NUL character: no program can be given one", "Leave it out.")
+            return ""
         if node.style:  # quoted, or a block: text
             return node.value
         try:

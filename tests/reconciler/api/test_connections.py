@@ -227,6 +227,13 @@ def test_bad_requests_fill_no_log(site: Site, caplog: pytest.LogCaptureFixture) 
     assert len(caplog.messages) <= 1
 
 
+def test_a_body_of_two_lengths_is_refused(site: Site) -> None:
+    """What stands before the server may believe the one, and the server the other (RFC 9112, section 11.2)."""
+    chunked = posting(5).replace(b"Content-Length", b"Transfer-Encoding: chunked\r\nContent-Length")
+    with serving(site) as server, opened(server, chunked + b"0\r\n\r\n") as connection:
+        assert b"ambiguous-length" in _until(connection, b"ambiguous-length")
+
+
 def _until(connection: socket.socket, wanted: bytes) -> bytes:
     found = b""
     while wanted not in found:

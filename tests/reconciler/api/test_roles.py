@@ -217,6 +217,14 @@ def test_a_refusal_says_where_one_may(roles: ApiServer) -> None:
     assert no.value.status == 403
 
 
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/groups"])
+def test_nothing_is_read_of_a_user_that_may_submit_nowhere(roles: ApiServer, path: str) -> None:
+    """A body beyond all bounds would be refused as such."""
+    token = {"Authorization": "Bearer token-of-viewer"}
+    refused = httpx2.post(f"{roles.url}{path}", headers=token, content=b" " * 2_000_000)
+    assert (refused.status_code, refused.json()["detail"]) == (403, "viewer may not submit to any queue.")
+
+
 def test_a_key_of_somebody_else_shows_nothing_of_their_job(roles: ApiServer) -> None:
     with client_of(roles, "mate") as mate, client_of(roles, "stranger") as stranger:
         mate.submit(JobName("keyed"), spec(), "key")

@@ -45,6 +45,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "key that is a number": ("1: a", ["1:1 key"]),
     "key that is empty": (": a", ["1:1 syntax"]),
     "key that is a list": ("? [a]\n: b", ["1:3 key"]),
+    "NUL by an escape": ('a: "b\\0"\n"c\\x00": d', ["1:4 nul", "2:1 nul"]),
     "open quote": ("a: 'b\n", ["2:1 syntax"]),
     "open bracket": ("a: [b\n", ["2:1 syntax"]),
     "colon in text": ("a: b: c", ["1:5 syntax"]),
