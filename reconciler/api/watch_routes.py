@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from threading import Event as Flag
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from starlette.responses import StreamingResponse
-from starlette.types import Send
 
 from reconciler.access.caller import Caller
 from reconciler.access.rights import Rights
@@ -20,16 +17,16 @@ from reconciler.api.event_stream import LOOK_EVERY_S, EventFeed, message
 from reconciler.api.payloads import WatchEnd, WatchStart
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
+from reconciler.api.stream_seats import StreamAnswer, StreamSeats
 from reconciler.control.control import NoPolicyError
 from reconciler.protocols.store_errors import StoreUnusableError
 
 KEEP_ALIVE_S: Final = 15.0
 """A silent stream says so often that it lives, and learns whether a client still listens."""
 
-SEND_LIMIT_S: Final = 30.0
-"""A client that takes nothing for so long is disconnected; the store keeps what it missed."""
-
 WATCHERS_MAX: Final = 100
+PER_USER_MAX: Final = 25
+"""No user's programs keep all others from watching."""
 
 EndReason = Literal["stopping", "expired", "not-allowed", "store-unusable"]
 _MESSAGES: Final[dict[EndReason, str]] = {
@@ -53,7 +50,7 @@ class WatchRoutes:
         self._services = services
         self._authority = authority
         self._closing = closing
-        self._open = 0
+        self._seats = StreamSeats("watchers", lambda: WATCHERS_MAX, lambda: PER_USER_MAX)
         self._feed = feed
         self.router = APIRouter(tags=["watch"])
         self.router.add_api_route("/v1/watch", self.watch, responses=_DESCRIBED, response_class=Response)
@@ -66,46 +63,45 @@ class WatchRoutes:
         last_event_id: Annotated[int | None, Header(ge=0, lt=2**63)] = None,
     ) -> Response:
         """Events from now on, or from behind the number that `Last-Event-ID` or `after` names; none twice, none left out."""
-        if self._open >= WATCHERS_MAX:
-            fix = "Try again later, or ask for events page by page."
-            raise RequestRefusedError(503, "too-many-watchers", f"{self._open} others watch already.", fix)
         since = last_event_id if last_event_id is not None else after
-        if since is None:
-            since = await asyncio.to_thread(self._services.history.newest_event)
-        return StreamAnswer(self._messages(request.state.caller, subject, since), headers=dict(BARE))
+        caller: Caller = request.state.caller
+        seat = self._seats.take(caller.user)
+        try:
+            if since is None:
+                since = await asyncio.to_thread(self._services.history.newest_event)
+        except BaseException:
+            seat.give_up()
+            raise
+        return StreamAnswer(self._messages(caller, subject, since), seat, BARE)
 
     async def _messages(self, caller: Caller, subject: str, since: int) -> AsyncIterator[bytes]:
-        self._open += 1
-        try:
-            yield message("start", WatchStart(number=since), since)
-            silent_s, rights = 0.0, CurrentRights(self._authority, self._services, caller)
-            while (end := self._over(caller)) is None:
+        yield message("start", WatchStart(number=since), since)
+        silent_s, rights = 0.0, CurrentRights(self._authority, self._services, caller)
+        while (end := self._over(caller)) is None:
+            try:
+                of_caller = rights.now()
+                told, reached = await self._feed.after(since, subject)
+            except (NoPolicyError, RequestRefusedError):
+                end = "not-allowed"
+                break
+            except StoreUnusableError:
+                end = "store-unusable"
+                break
+            seen = [sent for each in told if (sent := each.message(of_caller)) is not None]
+            for sent in seen:
+                yield sent
+            silent_s = 0.0 if seen else silent_s + LOOK_EVERY_S
+            if silent_s >= KEEP_ALIVE_S:
+                silent_s = 0.0
+                yield b": nothing new\n\n"
+            if not told:
                 try:
-                    of_caller = rights.now()
-                    told, reached = await self._feed.after(since, subject)
-                except (NoPolicyError, RequestRefusedError):
-                    end = "not-allowed"
-                    break
+                    await self._feed.look()
                 except StoreUnusableError:
                     end = "store-unusable"
                     break
-                seen = [sent for each in told if (sent := each.message(of_caller)) is not None]
-                for sent in seen:
-                    yield sent
-                silent_s = 0.0 if seen else silent_s + LOOK_EVERY_S
-                if silent_s >= KEEP_ALIVE_S:
-                    silent_s = 0.0
-                    yield b": nothing new\n\n"
-                if not told:
-                    try:
-                        await self._feed.look()
-                    except StoreUnusableError:
-                        end = "store-unusable"
-                        break
-                since = reached
-            yield message("end", WatchEnd(reason=end, message=_MESSAGES[end]))
-        finally:
-            self._open -= 1
+            since = reached
+        yield message("end", WatchEnd(reason=end, message=_MESSAGES[end]))
 
     def _over(self, caller: Caller) -> EndReason | None:
         if self._closing.is_set():
@@ -131,22 +127,3 @@ class CurrentRights:
         if not known[2].may_look():
             raise RequestRefusedError(403, "not-allowed", "No role.")
         return known[2]
-
-
-class StreamAnswer(StreamingResponse):
-    """Server-sent events. What makes them is closed with the stream."""
-
-    media_type = "text/event-stream"
-
-    async def stream_response(self, send: Send) -> None:
-        """Sends messages one by one; gives up on a client that takes none of them."""
-
-        async def patient(message: dict[str, object]) -> None:
-            async with asyncio.timeout(SEND_LIMIT_S):
-                await send(message)
-
-        try:
-            async with aclosing(self.body_iterator):  # type: ignore[type-var]
-                await super().stream_response(patient)  # type: ignore[arg-type]
-        except TimeoutError as error:
-            raise OSError("the watcher takes nothing") from error

@@ -14,7 +14,8 @@ from reconciler.api.authorisation import Authorisation
 from reconciler.api.event_stream import EventFeed, message
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
-from reconciler.api.watch_routes import CurrentRights, StreamAnswer
+from reconciler.api.stream_seats import StreamAnswer, StreamSeats
+from reconciler.api.watch_routes import CurrentRights
 from reconciler.control.control import NoPolicyError
 from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.web.latest_map import LatestMap
@@ -54,27 +55,18 @@ class LiveRoutes:
         self._services = services
         self._authority = Authorisation(services)
         self.feed = LiveFeed(services, latest, over)
+        self._seats = StreamSeats("browsers", lambda: STREAMS_MAX, lambda: PER_USER_MAX)
         self.router = APIRouter(include_in_schema=False)
         self.router.add_api_route("/live", self.live, response_class=Response)
 
     async def live(self, request: Request, map: bool = Query(default=False)) -> Response:  # noqa: A002  (in the address)
         """What changes, as long as the user may look. With `map`: of the map, too."""
         caller: Caller = request.state.caller
-        self._require_room(caller)
+        seat = self._seats.take(caller.user)
         listener = Listener(caller, getattr(request.state, "session", ""), map)
         messages = self._messages(listener, request.app.state.events, request.app.state.closing)
         # A proxy before the server is to hold nothing back.
-        return StreamAnswer(messages, headers={**HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-
-    def _require_room(self, caller: Caller) -> None:
-        """Raises RequestRefusedError."""
-        listeners = self.feed.listeners
-        if len(listeners) >= STREAMS_MAX:
-            raise RequestRefusedError(503, "too-many-watchers", f"{len(listeners)} browsers follow already.")
-        own = sum(each.caller.user == caller.user for each in listeners)
-        if own >= PER_USER_MAX:
-            told = f"{own} browsers of {caller.user} follow already."
-            raise RequestRefusedError(429, "too-many-watchers", told, "Close one of them.")
+        return StreamAnswer(messages, seat, {**HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
     async def _messages(self, listener: Listener, events: EventFeed, closing: Flag) -> AsyncIterator[bytes]:
         feed, rights = self.feed, CurrentRights(self._authority, self._services, listener.caller)

@@ -12,14 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.access.caller import Caller
 from reconciler.api import views
+from reconciler.api.stream_seats import StreamSeat, StreamSeats
 from reconciler.model.job_record import JobOutcome
 from reconciler.model.task_log import GapNotice
 from reconciler.protocols.history import Event
 from reconciler.web import live_routes, live_stream
 from reconciler.web.cluster_map import ClusterMap, map_of
-from reconciler.web.live_routes import LiveRoutes
 from reconciler.web.map_change import map_change
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.document import encode
@@ -44,19 +43,19 @@ class Streams:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked = 0
-        self.routes: LiveRoutes
-        real = LiveRoutes._require_room
+        self.seats: StreamSeats
+        real = StreamSeats.take
 
-        def require(routes: LiveRoutes, caller: Caller) -> None:
+        def take(seats: StreamSeats, user: str) -> StreamSeat:
             self.asked += 1
-            self.routes = routes
-            real(routes, caller)
+            self.seats = seats
+            return real(seats, user)
 
-        monkeypatch.setattr(LiveRoutes, "_require_room", require)
+        monkeypatch.setattr(StreamSeats, "take", take)
 
     @property
     def open(self) -> int:
-        return len(self.routes.feed.listeners)
+        return self.seats.taken
 
 
 @pytest.fixture

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Generator
+from contextlib import suppress
 from itertools import islice
 from threading import Event as Flag
 from threading import Thread
+from typing import Any
 
 import httpx2
 import pytest
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from reconciler.access.caller import Caller
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.event_stream import EventFeed, message
 from reconciler.api.guard import Guard
+from reconciler.api.problems import RequestRefusedError
 from reconciler.api.server import ApiServer
 from reconciler.api.watch_routes import WatchRoutes
 from reconciler.client import Client, NotAuthorisedError, ServerUnreachableError
@@ -183,6 +189,43 @@ def test_too_many_are_told_so(site: Site, server: ApiServer, monkeypatch: pytest
         second = WEB.get(f"{server.url}/v1/watch", headers=HEADERS)
         assert (second.status_code, second.json()["code"]) == (503, "too-many-watchers")
         stream.close()
+
+
+def test_those_that_come_at_once_do_not_get_more_than_there_is(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are past the first await before any has an answer."""
+    monkeypatch.setattr("reconciler.api.watch_routes.WATCHERS_MAX", 5)
+    monkeypatch.setattr("reconciler.api.watch_routes.PER_USER_MAX", 3)
+    services = site.services()
+    routes = WatchRoutes(services, Authorisation(services), Flag(), EventFeed(services.jobs, services.history))
+
+    def asking(user: str) -> Request:
+        return Request({"type": "http", "method": "GET", "headers": [], "state": {"caller": Caller(user)}})
+
+    async def ask(user: str) -> Response | int:
+        try:
+            return await routes.watch(asking(user))
+        except RequestRefusedError as refused:
+            return refused.status
+
+    async def all_ask() -> list[Response | int]:
+        first = await asyncio.gather(*(ask(user) for user in ("ada", "bob") for _ in range(10)))
+        taken = [each for each in first if isinstance(each, Response)]
+        # A client that was gone before its stream began has left its place.
+        await asyncio.gather(*(_given_up(each) for each in taken))
+        return [*first, await ask("eve")]
+
+    *first, last = asyncio.run(all_ask())
+    refused = Counter(each for each in first if isinstance(each, int))
+    assert refused == {429: 7, 503: 8}
+    assert isinstance(last, Response)
+
+
+async def _given_up(answer: Response) -> None:
+    async def gone(*_: object) -> Any:
+        raise OSError("the client is gone")
+
+    with suppress(ClientDisconnect):
+        await answer({"type": "http", "asgi": {"spec_version": "2.4"}}, gone, gone)
 
 
 def test_a_watcher_without_a_right_is_refused_and_not_asked_again(server: ApiServer) -> None:
