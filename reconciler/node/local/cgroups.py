@@ -19,8 +19,11 @@ from solver.model.shape import Shape
 Layout = Literal["v2", "hybrid", "v1", "none"]
 
 TASKS: Final = "quorate-tasks"
-_WANTED: Final = ("cpu", "memory")
+_WANTED: Final = ("cpu", "memory", "pids")
 _PERIOD_US: Final = 100_000
+PROCESSES_MAX: Final = 65_536
+"""Processes and threads of one task: far more than any needs, and so few that one which only makes more ends by itself."""
+
 CPU_MAX_LEAST: Final = Cpu(1_000)
 """A task with less than a core may use one, while others leave it: else what asks for next to nothing would hardly begin."""
 
@@ -38,7 +41,7 @@ class NoCgroupsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """`folder`: in which each task gets a group of its own; `controllers`: those of cpu and memory that work in it."""
+    """`folder`: in which each task gets a group of its own; `controllers`: those that are wanted and work in it."""
 
     folder: Path
     controllers: frozenset[str]
@@ -53,7 +56,7 @@ class Cgroups:
 
     def _settings(self, shape: Shape) -> dict[str, str]:
         """A shape that says nothing of CPU or memory has no limit there."""
-        settings: dict[str, str] = {}
+        settings: dict[str, str] = {"pids.max": str(PROCESSES_MAX)} if "pids" in self.controllers else {}
         if "cpu" in self.controllers and shape.cpu:
             quota_us = max(CPU_MAX_LEAST, int(shape.cpu)) * _PERIOD_US // 1_000
             lightest, heaviest = _WEIGHTS

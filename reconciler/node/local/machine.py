@@ -16,6 +16,7 @@ from reconciler.node.local.runtimes import Processes, Runtimes
 
 _WITHOUT: Final = {
     "cpu": "tasks may use more CPU than they ask for",
+    "pids": "tasks may have as many processes as the machine takes",
     "memory": "supervisors look at the memory of tasks instead, and end those that have more than they ask for",
 }
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from reconciler.node.local.cgroups import CPU_MAX_LEAST
+from reconciler.node.local.cgroups import CPU_MAX_LEAST, PROCESSES_MAX
 from reconciler.node.local.environment import TASK_FOLDER
 from reconciler.node.local.gpus import REAL_GPUS
 from reconciler.node.local.mps import LOG_FOLDER, PIPE
@@ -93,6 +93,8 @@ class Podman:
 
     def _limited(self, shape: Shape) -> Iterator[str]:
         yield from _own_limits()
+        if self.limits:
+            yield f"--pids-limit={PROCESSES_MAX}"
         if self.limits and shape.memory:
             yield from (f"--memory={int(shape.memory)}b", f"--memory-swap={int(shape.memory)}b")
         if self.limits and shape.cpu:

@@ -50,7 +50,7 @@ def test_what_is_mounted_says_which_version_there_is(mounted: str, layout: Layou
 
 def test_limits_are_those_of_the_shape_and_of_what_works() -> None:
     shape = Shape(cpu=Cpu(1_500), memory=Memory(2**30))
-    every = Cgroups(Path("/cg"), frozenset({"cpu", "memory"}), limits_swap=True)
+    every = Cgroups(Path("/cg"), frozenset({"cpu", "memory", "pids"}), limits_swap=True)
     made = every.of_task(Path("/state/live/job.1/w.0"), shape)
     assert made["settings"] == {
         "cpu.max": "150000 100000",
@@ -58,11 +58,13 @@ def test_limits_are_those_of_the_shape_and_of_what_works() -> None:
         "memory.max": str(2**30),
         "memory.oom.group": "1",
         "memory.swap.max": "0",
+        "pids.max": "65536",
     }
     assert made["folder"].startswith("/cg/")
     assert every.of_task(Path("/state/live/job.1/w.1"), shape)["folder"] != made["folder"]
-    assert every.of_task(Path("/t"), Shape())["settings"] == {}
-    assert every.of_task(Path("/t"), Shape(cpu=Cpu(1)))["settings"] == {"cpu.max": "100000 100000", "cpu.weight": "1"}
+    assert every.of_task(Path("/t"), Shape())["settings"] == {"pids.max": "65536"}
+    light = Cgroups(Path("/cg"), frozenset({"cpu", "memory"})).of_task(Path("/t"), Shape(cpu=Cpu(1)))
+    assert light["settings"] == {"cpu.max": "100000 100000", "cpu.weight": "1"}
     assert Cgroups(Path("/cg"), frozenset({"cpu"})).of_task(Path("/t"), shape)["settings"].keys() == {
         "cpu.max",
         "cpu.weight",
@@ -134,7 +136,7 @@ def test_nothing_escapes_though_its_supervisor_is_gone_and_it_hides(world: Local
 @pytest.fixture
 def limiting(cgroups: Cgroups) -> Cgroups:
     """Those that limit CPU and memory: `python -m hack.cgroup_v2` has them wherever it runs."""
-    missing = {"cpu", "memory"} - cgroups.controllers
+    missing = {"cpu", "memory", "pids"} - cgroups.controllers
     if missing:
         pytest.skip(f"version 1 has {' and '.join(sorted(missing))} on this machine: run `python -m hack.cgroup_v2`")
     return cgroups
@@ -161,6 +163,15 @@ def test_the_kernel_ends_all_of_a_task_at_its_limit(world: LocalWorld, limiting:
     assert (used.exceeded, used.limit) == (True, limit)
     assert used.peak <= limit, "it never had more, so it was no look that found it"
     assert not Path(limiting.of_task(folder, Shape())["folder"]).exists()
+
+
+def test_a_task_that_only_makes_more_of_itself_ends_in_its_own_group(
+    world: LocalWorld, limiting: Cgroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.node.local.cgroups.PROCESSES_MAX", 20)
+    run(world, "for _ in $(seq 50); do sleep 600 & done; wait", Shape())
+    eventually(lambda: task(world).state == "failed")
+    assert b"fork" in world.backend.read_log(JOB, 1, "w", 0, 0, 10_000)
 
 
 def run(world: LocalWorld, script: str, shape: Shape = Shape()) -> Path:  # noqa: B008  (it is frozen)

@@ -130,11 +130,12 @@ def test_its_limits_are_those_of_its_shape(world: LocalWorld) -> None:
     """Files of /dev/shm are memory that no supervisor sees in processes, and the kernel counts."""
     shape = Shape(cpu=Cpu(1_500), memory=Memory(64 * 2**20))
     script = """cd /sys/fs/cgroup; cat cpu.max 2>/dev/null || cat cpu/cpu.cfs_quota_us; cat memory.max 2>/dev/null ||
-        cat memory/memory.limit_in_bytes; for name in a b; do dd if=/dev/zero of=/dev/shm/$name bs=1M count=63 || exit; done"""
+        cat memory/memory.limit_in_bytes; cat pids.max 2>/dev/null || cat pids/pids.max
+        for name in a b; do dd if=/dev/zero of=/dev/shm/$name bs=1M count=63 || exit; done"""
     run(world, script, shape=shape)
     until(world, "failed")
     assert log(world).splitlines()[0].startswith("150000")
-    assert log(world).splitlines()[1] == str(int(shape.memory))
+    assert log(world).splitlines()[1:3] == [str(int(shape.memory)), "65536"]
     assert "Killed" in log(world)
 
 

@@ -197,7 +197,7 @@ def test_a_machine_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
         "none: cgroup v2 is not mounted (v1)",
     )
     assert "more CPU than they ask for; supervisors look at the memory" in told["unlimited"]
-    monkeypatch.setattr(machine, "find_cgroups", lambda: Cgroups(Path("/cg"), frozenset({"cpu", "memory"})))
+    monkeypatch.setattr(machine, "find_cgroups", lambda: Cgroups(Path("/cg"), frozenset({"cpu", "memory", "pids"})))
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/podman")
     told = machine.equipment_of_this_machine(Path("/state")).told
     assert (told["containers"], told["cgroup"], told["unlimited"]) == ("podman", "/cg", "")
