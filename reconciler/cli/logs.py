@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 import click
@@ -16,6 +17,7 @@ from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.job_names import Named, find
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.status_line import status_line
+from reconciler.cli.terminal_text import TerminalText
 from reconciler.cli.wait import POLL_S, waiting_words
 from reconciler.client import ApiError, Client
 from reconciler.lifecycle.jobs.tail import start_of_last_lines
@@ -39,21 +41,30 @@ _NOT_BEGUN: Final[frozenset[JobState]] = frozenset({"queued", "reserved"})
 def logs(
     job: str, group: str, index: int, attempt: int | None, follow: bool, tail: int | None, server: str | None
 ) -> None:
-    """Print what one task of JOB wrote to stdout and stderr, byte for byte.
+    """Print what one task of JOB wrote to stdout and stderr, byte for byte; on a terminal, text and colours alone.
 
     Of an array or pipeline, that of each of its jobs that has begun, one after the other under its name.
     """
-    out = sys.stdout.buffer
     with api_client(server) as client:
         found = find(client, job)
         if isinstance(found, GroupView) and follow:
             fix = f"Name one of them, such as {found.jobs[0].name}."
             raise CommandFailedError(f"{job} has {count(len(found.jobs), 'job')}: -f follows one", fix=fix)
         for title, log in _logs_of(client, found, (group, index, attempt or 0)):
-            out.write(title)
-            for piece in log.pieces(follow, tail):
-                out.write(piece)
-                out.flush()
+            _write(chain((title,), log.pieces(follow, tail)))
+
+
+def _write(pieces: Iterable[bytes]) -> None:
+    """A program gets every byte; a person's terminal is not steered by what a task wrote."""
+    if not sys.stdout.isatty():
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+        return
+    text = TerminalText()
+    for piece in pieces:
+        click.echo(text.of(piece), nl=False, color=True)
+    click.echo(text.end(), nl=False, color=True)
 
 
 def _logs_of(client: Client, found: Named, task: tuple[str, int, int]) -> Iterator[tuple[bytes, TaskLog]]:
