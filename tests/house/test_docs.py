@@ -150,7 +150,8 @@ def test_every_dependency_has_its_reason() -> None:
 def _dependencies() -> Iterator[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = [wish for wishes in project["project"]["optional-dependencies"].values() for wish in wishes]
-    for wish in (*project["project"]["dependencies"], *extras, *project["dependency-groups"]["dev"]):
+    groups = [wish for wishes in project["dependency-groups"].values() for wish in wishes if isinstance(wish, str)]
+    for wish in (*project["project"]["dependencies"], *extras, *groups):
         name = re.split(r"[\[<>=]", wish)[0]
         if name != project["project"]["name"]:
             yield name
