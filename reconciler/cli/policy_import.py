@@ -55,7 +55,9 @@ _SYSTEMS = ("kueue", "kai", "volcano", "yunikorn", "slurm")
     metavar="SNAPSHOT",
     help="Decide a first round with what runs and waits in a snapshot, and say what it would do.",
 )
-@click.option("--all", "unfold", is_flag=True, help="Each field on a line of its own, those that are the same here too.")
+@click.option(
+    "--all", "unfold", is_flag=True, help="Each field on a line of its own, those that are the same here too."
+)
 @output_option("text", "json")
 def import_policy(
     system: str,
@@ -131,4 +133,6 @@ def _print(imported: Imported, folder: Path, report: ImportReport, *, unfold: bo
 
     for line in report_lines(report, unfold=unfold):
         click.echo(printable(line))
-    click.echo(printable(f"wrote {len(imported.files)} files to {folder}; they are valid. Next: quorate validate {folder}"))
+    click.echo(
+        printable(f"wrote {len(imported.files)} files to {folder}; they are valid. Next: quorate validate {folder}")
+    )

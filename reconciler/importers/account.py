@@ -41,9 +41,7 @@ class ImportAccount:
         self._open = {id(record): dict.fromkeys(record.leaves()) for record in self._records}
         self._entries = list[ImportEntry]()
 
-    def note(
-        self, outcome: ImportOutcome, record: SourceRecord, path: Path, target: str = "", note: str = ""
-    ) -> None:
+    def note(self, outcome: ImportOutcome, record: SourceRecord, path: Path, target: str = "", note: str = "") -> None:
         """A field, with all that is in it, became this. One that the source does not have, or that is noted, is passed over."""
         still = self._open[id(record)]
         taken = [leaf for leaf in still if leaf[: len(path)] == path]

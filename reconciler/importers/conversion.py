@@ -6,13 +6,21 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from reconciler.importers.drawing import Drawing, ImportSource
+from reconciler.importers.kai import kai
 from reconciler.importers.kueue import kueue
 from reconciler.importers.report import Adjustment, ImportReport
 from reconciler.importers.settlement import settle
+from reconciler.importers.slurm.policy import slurm
 from reconciler.importers.text import files_of
+from reconciler.importers.volcano import volcano
+from reconciler.importers.yunikorn import yunikorn
 
 SYSTEMS: Final[Mapping[str, Callable[[ImportSource], Drawing]]] = {
     "kueue": kueue,
+    "kai": kai,
+    "volcano": volcano,
+    "yunikorn": yunikorn,
+    "slurm": slurm,
 }
 """What draws the policy of each system."""
 

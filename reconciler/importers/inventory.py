@@ -61,7 +61,11 @@ def nodes_of(source: SourceFile) -> tuple[SourceNode, ...]:
         return _of_kubernetes(source.name, [found])
     if isinstance(found, dict) and isinstance(found.get("nodes"), list):
         return tuple(_of_slurm(node) for node in found["nodes"] if isinstance(node, dict) and node.get("name"))
-    said = "`sinfo --json` prints groups of nodes" if isinstance(found, dict) and "sinfo" in found else "no nodes are in it"
+    said = (
+        "`sinfo --json` prints groups of nodes"
+        if isinstance(found, dict) and "sinfo" in found
+        else "no nodes are in it"
+    )
     raise InvalidDocumentsError([problem_at(source.name, START, "nodes", said, fix)])
 
 

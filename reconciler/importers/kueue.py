@@ -245,8 +245,10 @@ class _Reading:
             note = "classes are preemptible: false with mayBorrow: only what was borrowed can be taken back"
             self._say(record, within, "carried", "PriorityClass preemptible", note)
         else:
-            note = "other ClusterQueues preempt within: classes stay preemptible, so a higher value evicts here too; give \
+            note = (
+                "other ClusterQueues preempt within: classes stay preemptible, so a higher value evicts here too; give \
 this queue classes of its own (preemptible: false, mayBorrow: true) if it must not"
+            )
             self._say(record, within, "asked", "PriorityClass preemptible", note)
 
     def _all_never(self) -> bool:
@@ -340,7 +342,9 @@ this queue classes of its own (preemptible: false, mayBorrow: true) if it must n
 
     def _labels(self, flavor: str) -> dict[str, str]:
         record = self.flavors.get(flavor)
-        return {} if record is None else {key: str(value) for key, value in record.mapping("spec", "nodeLabels").items()}
+        return (
+            {} if record is None else {key: str(value) for key, value in record.mapping("spec", "nodeLabels").items()}
+        )
 
     def _pools(self, flavor: str) -> set[str] | None:
         """The pools that a flavor means; None where that is not known, because no nodes are, or none have its labels."""
@@ -369,7 +373,9 @@ this queue classes of its own (preemptible: false, mayBorrow: true) if it must n
     def _classes(self) -> None:
         classes = [*self.of_kind["WorkloadPriorityClass"], *self.of_kind["PriorityClass"]]
         fields: dict[str, Any] = {}
-        if any(record.has("spec", "cohort") or record.has("spec", "cohortName") for record in self.of_kind["ClusterQueue"]):
+        if any(
+            record.has("spec", "cohort") or record.has("spec", "cohortName") for record in self.of_kind["ClusterQueue"]
+        ):
             fields["scope"] = "cluster"
         if self._all_never() and self.of_kind["ClusterQueue"]:
             fields |= {"preemptible": False, "mayBorrow": True}
@@ -377,7 +383,10 @@ this queue classes of its own (preemptible: false, mayBorrow: true) if it must n
 
     def _topologies(self) -> None:
         for record in self.of_kind["Topology"]:
-            labels = [record.text("spec", "levels", index, "nodeLabel") for index, _ in enumerate(record.items("spec", "levels"))]
+            labels = [
+                record.text("spec", "levels", index, "nodeLabel")
+                for index, _ in enumerate(record.items("spec", "levels"))
+            ]
             levels = _levels(labels)
             for index, label in enumerate(labels):
                 at: Path = ("spec", "levels", index)
@@ -386,7 +395,9 @@ this queue classes of its own (preemptible: false, mayBorrow: true) if it must n
                 elif label == HOSTNAME:
                     self.account.carried(record, at, "node")
                 else:
-                    self.account.dropped(record, at, "three levels fit (island, rack, block): this is one too many, too wide")
+                    self.account.dropped(
+                        record, at, "three levels fit (island, rack, block): this is one too many, too wide"
+                    )
             self._topology_of_pools(record, levels)
 
     def _topology_of_pools(self, record: SourceRecord, levels: dict[str, str]) -> None:
@@ -409,14 +420,18 @@ this queue classes of its own (preemptible: false, mayBorrow: true) if it must n
             self.drawing.setting(record, reclaim="fair-share" if sharing else "guaranteed")
             if half := record.text("admissionFairSharing", "usageHalfLifeTime"):
                 self.drawing.setting(record, usageHalfLife=half)
-            if record.get("waitForPodsReady", "enable") is not False and (wait := record.text("waitForPodsReady", "timeout")):
+            if record.get("waitForPodsReady", "enable") is not False and (
+                wait := record.text("waitForPodsReady", "timeout")
+            ):
                 self.drawing.setting(record, startDeadline=wait)
             self.account.settle(record, CONTROLLER)
         if not found and self.of_kind["ClusterQueue"]:
             first = self.of_kind["ClusterQueue"][0]
             self.drawing.setting(None, reclaim="guaranteed")
-            note = "Kueue's own configuration (ConfigMap kueue-manager-config) is not among the files: fair sharing is taken to \
+            note = (
+                "Kueue's own configuration (ConfigMap kueue-manager-config) is not among the files: fair sharing is taken to \
 be off; write reclaim: fair-share if it is on"
+            )
             self.account.unsaid("asked", first, ("fairSharing",), "not given", "SchedulingPolicy reclaim", note)
 
     def _rest(self, record: SourceRecord) -> None:
@@ -458,5 +473,3 @@ def _levels(labels: Sequence[str]) -> dict[str, str]:
     cliques = [label for label in inside if any(word in label.lower() for word in _CLIQUES)][:1]
     plain = [label for label in inside if label not in cliques][:2]
     return {**dict.fromkeys(cliques, "island"), **dict(zip(plain, ("rack", "block"), strict=False))}
-
-

@@ -22,4 +22,6 @@ def parsed(record: SourceRecord, path: Path, parse: Callable[[str], Fraction], w
         return parse(written)
     except ValueError as error:
         place = f"{record.file}:{record.line_of(path)}"
-        raise InvalidDocumentsError([problem_of(place, "quantity", f"{record.label}: {error}", "Correct it.")]) from error
+        raise InvalidDocumentsError(
+            [problem_of(place, "quantity", f"{record.label}: {error}", "Correct it.")]
+        ) from error

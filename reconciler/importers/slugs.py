@@ -50,9 +50,7 @@ class Slugs:
     def renamings(self) -> list[Renaming]:
         """Every name that is another than was wanted."""
         return [
-            Renaming(self._kind, key, name)
-            for key, name in sorted(self._given.items())
-            if name != self._wanted[key]
+            Renaming(self._kind, key, name) for key, name in sorted(self._given.items()) if name != self._wanted[key]
         ]
 
     def _free(self, name: str) -> str:

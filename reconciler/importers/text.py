@@ -31,7 +31,9 @@ def _queue_text(queue: QueueDraft) -> str:
     types = sorted(set(queue.quota) - set(HOST_RESOURCES))
     if types:
         spec["quota"] = [{"gpuType": gpu_type, **_gpu_entry(queue.quota[gpu_type])} for gpu_type in types]
-    host = [{"resource": name, **entry} for name in HOST_RESOURCES if (entry := _host_entry(name, queue.quota.get(name)))]
+    host = [
+        {"resource": name, **entry} for name in HOST_RESOURCES if (entry := _host_entry(name, queue.quota.get(name)))
+    ]
     if host:
         spec["hostQuota"] = host
     if queue.weight is not None:
@@ -77,7 +79,7 @@ def memory_text(size: Fraction) -> int | str:
     """Bytes as documents write them: in the largest binary unit that divides them."""
     whole = int(size)
     for unit, power in (("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)):
-        if whole and whole % (1 << power) == 0 and whole >> power < 1_000_000:
+        if whole and whole % (1 << power) == 0:
             return f"{whole >> power}{unit}"
     return whole
 
