@@ -20,7 +20,7 @@ RESERVATIONS: Final = "policies/reservations.yaml"
 
 @dataclass(frozen=True)
 class ImportSource:
-    """The files of a system, and what else is known: nodes (`nodes_origin`: where they were read) and GPU types by their names there."""
+    """The files of a system, and what else is known: nodes, read from `nodes_origin`, and GPU types by their names there."""
 
     files: Sequence[SourceFile]
     nodes: Sequence[SourceNode] = ()

@@ -20,7 +20,8 @@ _PINNED: Final = 100
 """From this value on, pods are not preemptible."""
 _CLASSES: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
 """What KAI's own chart makes; pods name them whether their objects are among the files or not."""
-_KINDS: Final = ("Queue", "PriorityClass")
+_SHARD: Final = "SchedulingShard"
+_KINDS: Final = ("Queue", "PriorityClass", _SHARD)
 
 
 def kai(source: ImportSource) -> Drawing:
@@ -31,6 +32,7 @@ def kai(source: ImportSource) -> Drawing:
     for record in queues:
         drawing.queues.of(record.name)
     runtimes = [_queue(drawing, record, {each.name for each in queues}) for record in queues]
+    runtimes += [_shard(drawing, record) for record in records if record.kind == _SHARD]
     longest = max(runtimes, default=Duration(0))
     _classes(drawing, [record for record in records if record.kind == "PriorityClass"], longest)
     drawing.setting(None, reclaim="fair-share")
@@ -67,7 +69,21 @@ def _queue(drawing: Drawing, record: SourceRecord, known: set[str]) -> Duration:
     note = "which queue gets what is over quota first: queues share it by weight alone"
     account.dropped(record, ("spec", "priority"), note)
     drawing.draft.add(queue)
-    return _protection(drawing, record)
+    return _protection(drawing, record, ("spec",))
+
+
+def _shard(drawing: Drawing, record: SourceRecord) -> Duration:
+    """A shard has defaults of what queues say, and how its own scheduler runs."""
+    note = "`placement` of a PriorityClass says it for its jobs: gangs are packed, services spread"
+    drawing.account.dropped(record, ("spec", "placementStrategy"), note)
+    note = "the nodes of a shard are a pool: write it into `pools` of the queues that may use it"
+    drawing.account.asked(record, ("spec", "partitionLabelValue"), "pools", note)
+    for name in ("kValue", "usageDBConfig"):
+        note = "past use counts with usageHalfLife of the SchedulingPolicy: write how fast it is to be forgotten"
+        drawing.account.asked(record, ("spec", name), "usageHalfLife", note)
+    longest = _protection(drawing, record, ("spec", "minRuntime"))
+    drawing.account.dropped(record, ("spec",), "how the shard's own scheduler runs: no policy")
+    return longest
 
 
 def _entry(record: SourceRecord, at: Path, unit: Fraction) -> QuotaDraft | None:
@@ -120,18 +136,18 @@ def _weight(drawing: Drawing, record: SourceRecord, queue: QueueDraft, at: Path)
         drawing.account.carried(record, where, "quota: max", "nothing over quota: max is guaranteed")
 
 
-def _protection(drawing: Drawing, record: SourceRecord) -> Duration:
+def _protection(drawing: Drawing, record: SourceRecord, base: Path) -> Duration:
     longest = Duration(0)
     for name in ("preemptMinRuntime", "reclaimMinRuntime"):
-        written = record.text("spec", name)
+        written = record.text(*base, name)
         if written:
             try:
                 longest = max(longest, Duration.parse(written))
             except ValueError as error:
-                place = f"{record.file}:{record.line_of(('spec', name))}"
+                place = f"{record.file}:{record.line_of((*base, name))}"
                 raise InvalidDocumentsError([problem_of(place, "duration", str(error), "Correct it.")]) from error
         note = "by class here, by queue there: the longest of all queues holds for every class"
-        drawing.account.changed(record, ("spec", name), "protection.minRuntime", note)
+        drawing.account.changed(record, (*base, name), "protection.minRuntime", note)
     return longest
 
 

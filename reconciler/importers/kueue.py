@@ -440,7 +440,7 @@ be off; write reclaim: fair-share if it is on"
             self.account.carried(record, ("data", _CONTROLLER_KEY), _CONTROLLER, "read as the fields below")
         elif record.kind == "ResourceFlavor":
             self._flavor(record)
-        elif record.kind == "ClusterQueue":
+        elif record.kind in ("ClusterQueue", "Cohort"):
             self.account.settle(record, CLUSTER_QUEUE)
         elif record.kind == "LocalQueue":
             self.account.settle(record, LOCAL_QUEUE)

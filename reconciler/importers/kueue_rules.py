@@ -18,7 +18,8 @@ CLUSTER_QUEUE: Final[Rules] = (
 )  # fmt: skip
 
 LOCAL_QUEUE: Final[Rules] = (
-    (("spec", "stopPolicy"), "dropped", "", "the namespace goes on: write stopPolicy at its Queue, which stops the other namespaces too"),
+    (("spec", "stopPolicy"), "dropped", "",
+     "the namespace goes on: write stopPolicy at its Queue, which stops the other namespaces too"),
 )  # fmt: skip
 
 FLAVOR: Final[Rules] = (
@@ -27,14 +28,16 @@ FLAVOR: Final[Rules] = (
 )  # fmt: skip
 
 CONTROLLER: Final[Rules] = (
-    (("integrations",), "dropped", "", "which kinds of jobs are seen is no setting: docs/kubernetes-objects.md lists them"),
+    (("integrations",), "dropped", "",
+     "which kinds of jobs are seen is no setting: docs/kubernetes-objects.md lists them"),
     (("manageJobsWithoutQueueName",), "dropped", "", "pods are scheduled by who they name in schedulerName"),
     (("managedJobsNamespaceSelector",), "dropped", "", "`access.namespaces` of queues says which namespaces may use them"),
     (("resources",), "dropped", "", "resources are counted under the names that pods use"),
     (("multiKueue",), "dropped", "", "other clusters are not tried"),
     (("objectRetentionPolicies",), "dropped", "", "how long records are kept: keepRounds of the SchedulingPolicy"),
     (("featureGates",), "dropped", "", "there are no feature gates"),
-    (("waitForPodsReady",), "changed", "startDeadline", "a gang that does not get ready in time is released whole, and waits again"),
+    (("waitForPodsReady",), "changed", "startDeadline",
+     "a gang that does not get ready in time is released whole, and waits again"),
     (("admissionFairSharing",), "changed", "usageHalfLife", "past use orders queues of the tree, not single resources by weight"),
     (("fairSharing", "preemptionStrategies"), "changed", "spec.reclaim",
      "a fair share takes back only where the least served thereby get more"),

@@ -33,7 +33,7 @@ class Adjustment(Document, frozen=True, omit_defaults=False):
 
 
 class QueueComparison(Document, frozen=True, omit_defaults=False):
-    """A queue in a snapshot: GPUs that its jobs hold, and after a first round under the imported policy; and jobs by what happens."""
+    """A queue in a snapshot: GPUs that its jobs hold, and would hold after a first round; and jobs by what becomes of them."""
 
     queue: str
     gpus: float

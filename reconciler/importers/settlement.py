@@ -103,7 +103,7 @@ def _cut(draft: PolicyDraft, queue: QueueDraft, resource: str, most: Fraction) -
 
 
 def _settle_entry(draft: PolicyDraft, queue: QueueDraft, resource: str) -> None:
-    """Within one entry: a max below the guarantee is raised (of CPU and memory; of GPUs there is none), lendable is a part of it."""
+    """Within one entry: a max of CPU or memory below the guarantee is raised, and lendable is a part of the guarantee."""
     for each in _below(draft, queue):
         entry = each.quota.get(resource)
         if entry is not None:

@@ -71,7 +71,7 @@ def _plugin(drawing: Drawing, confs: Sequence[SourceRecord], queues: Sequence[So
         return "capacity" if "capacity" in names else "proportion"
     guessed: Plugin = "capacity" if any(queue.has("spec", "deserved") for queue in queues) else "proportion"
     if queues:
-        note = f"volcano-scheduler.conf is not among the files: the plugin {guessed} is taken to read queues, as their fields suggest"
+        note = f"volcano-scheduler.conf is not among the files: queues are taken to be read by the plugin {guessed}"
         account.unsaid("asked", queues[0], ("plugins",), "not given", "which fields of queues count", note)
     return guessed
 

@@ -22,7 +22,7 @@ _PARTITION: Final = "default"
 _ROOT: Final = "root"
 _NO_LIMIT: Final = "there is no limit on how many jobs may be there, wait or run"
 _PROPERTIES: Final[dict[str, tuple[ImportOutcome, str, str]]] = {
-    "application.sort.policy": ("carried", "ordering.by", "fifo is fifo, fair is least-served"),
+    "application.sort.policy": ("changed", "ordering.by", "fifo is by value and time, or fifo; fair is least-served, by all that a job had"),
     "application.sort.priority": ("carried", "ordering.by", ""),
     "priority.policy": ("dropped", "", "a value compares in its own queue alone: there is no fence to set"),
     "priority.offset": ("dropped", "", "a queue adds nothing to the value of a class: give it classes of its own"),
@@ -38,30 +38,33 @@ _PROPERTIES: Final[dict[str, tuple[ImportOutcome, str, str]]] = {
 
 def yunikorn(source: ImportSource) -> Drawing:
     """The draft of YuniKorn's queues. Raises InvalidDocumentsError."""
-    records, config = list[SourceRecord](), list[SourceRecord]()
-    for file in source.files:
-        for record in yaml_records(file):
-            records.append(record)
-            if record.kind == "ConfigMap" and record.text("data", _CONFIG):
-                config += nested_records(record, ("data", _CONFIG), _CONFIG)
-            elif record.has("partitions"):
-                config.append(record)
-    every = [*records, *(record for record in config if record not in records)]
-    drawing = drawing_of(every, source)
-    for record in config:
+    records = [record for file in source.files for record in yaml_records(file)]
+    plain = [record for record in records if record.has("partitions")]
+    maps = [record for record in records if record.kind == "ConfigMap"]
+    nested = [
+        each
+        for record in maps
+        if record.text("data", _CONFIG)
+        for each in nested_records(record, ("data", _CONFIG), _CONFIG)
+    ]
+    drawing = drawing_of([*records, *nested], source)
+    for record in (*plain, *nested):
         _Tree(drawing, record).draw()
     drawing.setting(None, reclaim="guaranteed")
+    for record in maps:
+        _note_map(drawing, record)
     for record in records:
-        if record.kind == "ConfigMap":
-            drawing.account.carried(record, ("data", _CONFIG), _CONFIG, "read as the fields below")
-            note = "how YuniKorn's own process runs: no policy"
-            for key in record.mapping("data"):
-                drawing.account.dropped(record, ("data", key), note)
-        elif record not in config:
+        if record not in maps and record not in plain:
             foreign(drawing.account, record, "YuniKorn")
-        if record.kind == "ConfigMap":
-            drawing.account.settle(record, OBJECT_RULES)
     return drawing
+
+
+def _note_map(drawing: Drawing, record: SourceRecord) -> None:
+    """The ConfigMap around the tree, which also has the settings of YuniKorn's process."""
+    drawing.account.carried(record, ("data", _CONFIG), _CONFIG, "read as the fields below")
+    for key in record.mapping("data"):
+        drawing.account.dropped(record, ("data", key), "how YuniKorn's own process runs: no policy")
+    drawing.account.settle(record, OBJECT_RULES)
 
 
 class _Tree:

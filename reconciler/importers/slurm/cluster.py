@@ -77,9 +77,9 @@ class Machines:
             for name in names:
                 if not self.given:
                     self.nodes[name] = _node(name, fields, gpus)
-            self._note_node(record, names)
+            self._note_node(record)
 
-    def _note_node(self, record: SourceRecord, names: Sequence[str]) -> None:
+    def _note_node(self, record: SourceRecord) -> None:
         if self.given:
             self.account.carried(record, (), "NodePool", f"nodes are those of {self.given}")
             return

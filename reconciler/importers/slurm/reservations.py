@@ -46,7 +46,7 @@ def _draw(drawing: Drawing, record: SourceRecord, nodes: Collection[str], names:
         account.dropped(record, (), why)
         return
     if not kept or not (users or known) or len(known) > 1:
-        why = "a Reservation keeps nodes of a pool for users or for one queue, and this one names no such nodes, or nobody, or several"
+        why = "it names no node of a pool, or neither users nor an account, or several accounts: write a Reservation for each"
         account.asked(record, (), "Reservation", why)
         return
     start, end = _time(record, "start"), _time(record, "end")

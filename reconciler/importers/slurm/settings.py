@@ -9,46 +9,54 @@ from reconciler.importers.source import SourceRecord
 
 _GROUPS: Final[dict[str, str]] = {
     "how Slurm's own processes run, and where they keep their files: no policy": """
-        acctgatherenergytype acctgatherfilesystemtype acctgatherinterconnecttype acctgatherinfinibandtype acctgathernodefreq
-        acctgatherprofiletype allowspecresourcesusage authaltparameters authaltypes authalttypes authinfo authtype backupaddr
-        backupcontroller batchstarttimeout bcastexclude bcastparameters burstbuffertype certgenparameters certgentype
-        certmgrparameters certmgrtype checkpointtype clifilterparameters clifilterplugins clifilterplugins communicationparameters
-        controladdr controlmachine corespecplugin credtype cryptotype datapasrserparameters dataparserparameters debugflags
-        dependencyparameters disablerootjobs eiotimeout epilog epilogmsgtime epilogslurmctld epilogtimeout fairsharedampeningfactor
-        fastschedule federationparameters firstjobid getenvtimeout grouptimes groupupdateforce groupupdatetime gpufreqdef hashplugin
-        healthcheckinterval healthchecknodestate healthcheckprogram httpparsertype inactivelimit interactivestepoptions
-        jobacctgatherfrequency jobacctgatherparams jobacctgathertype jobcompcommand jobcomphost jobcomploc jobcompparams jobcomppass
-        jobcomppassscript jobcompport jobcomptype jobcompuser jobcontainertype jobcredentialprivatekey jobcredentialpubliccertificate
-        jobfileappend jobsubmitplugins jobcheckpointdir keepalivetime killonbadexit launchparameters launchtype logtimeformat
-        maildomain mailprog maxdbdmsgs maxjobid maxmemperjob maxstepcount messagetimeout metricstype mcsparameters mcsplugin minjobage
-        mpidefault mpiparams namespacetype nodefeaturesplugins overtimelimit plugindir plugstackconfig privatedata proctracktype
-        prolog prologepilogtimeout prologflags prologslurmctld prologtimeout propagateprioprocess propagateresourcelimits
-        propagateresourcelimitsexcept rebootprogram reconfigflags requeueexit requeueexithold resvepilog resvoverrun resvprolog
-        resumefailprogram resumeprogram resumerate resumetimeout returntoservice routeplugin sallocdefaultcommand sbcastparameters
-        schedulerport schedulerrootfilter scronparameters slurmctldaddr slurmctlddebug slurmctldhost slurmctldlogfile
-        slurmctldparameters slurmctldpidfile slurmctldplugstack slurmctldport slurmctldprimaryoffprog slurmctldprimaryonprog
-        slurmctldsyslogdebug slurmctldtimeout slurmddebug slurmdlogfile slurmdparameters slurmdpidfile slurmdport slurmdspooldir
-        slurmdsyslogdebug slurmdtimeout slurmduser slurmschedlogfile slurmschedloglevel slurmuser srunepilog srunportrange srunprolog
-        statesavelocation suspendexcnodes suspendexcparts suspendexcstates suspendprogram suspendrate suspendtime suspendtimeout
-        switchparameters switchtype taskepilog taskplugin taskpluginparam taskpluginparams taskprolog tcptimeout tlsparameters tlstype
-        tmpfs trackwckey treewidth unkillablestepprogram unkillablesteptimeout urlparsertype usepam useprofilequit vsizefactor
-        x11parameters unkillablestepprogramtimeout completewait salloctimeout preferreduser resumestates killwait waittime
-        allowspecresourcesusage enablewarnings acctgathernodefreq accountingstoragebackuphost accountingstorageexternalhost
-        accountingstoragehost accountingstorageloc accountingstorageparameters accountingstoragepass accountingstorageport
-        accountingstoragetype accountingstorageuser accountingstoreflags accountingstorejobcomment jobrequeue
+        accountingstoragebackuphost accountingstorageexternalhost accountingstoragehost accountingstorageloc
+        accountingstorageparameters accountingstoragepass accountingstorageport accountingstoragetype
+        accountingstorageuser accountingstoreflags accountingstorejobcomment acctgatherenergytype
+        acctgatherfilesystemtype acctgatherinfinibandtype acctgatherinterconnecttype acctgathernodefreq
+        acctgatherprofiletype allowspecresourcesusage authaltparameters authalttypes authaltypes authinfo
+        authtype backupaddr backupcontroller batchstarttimeout bcastexclude bcastparameters burstbuffertype
+        certgenparameters certgentype certmgrparameters certmgrtype checkpointtype clifilterparameters
+        clifilterplugins communicationparameters completewait controladdr controlmachine corespecplugin credtype
+        cryptotype dataparserparameters datapasrserparameters debugflags dependencyparameters disablerootjobs
+        eiotimeout enablewarnings epilog epilogmsgtime epilogslurmctld epilogtimeout fairsharedampeningfactor
+        fastschedule federationparameters firstjobid getenvtimeout gpufreqdef grouptimes groupupdateforce
+        groupupdatetime hashplugin healthcheckinterval healthchecknodestate healthcheckprogram httpparsertype
+        inactivelimit interactivestepoptions jobacctgatherfrequency jobacctgatherparams jobacctgathertype
+        jobcheckpointdir jobcompcommand jobcomphost jobcomploc jobcompparams jobcomppass jobcomppassscript
+        jobcompport jobcomptype jobcompuser jobcontainertype jobcredentialprivatekey
+        jobcredentialpubliccertificate jobfileappend jobrequeue jobsubmitplugins keepalivetime killonbadexit
+        killwait launchparameters launchtype logtimeformat maildomain mailprog maxdbdmsgs maxjobid maxmemperjob
+        maxstepcount mcsparameters mcsplugin messagetimeout metricstype minjobage mpidefault mpiparams
+        namespacetype nodefeaturesplugins overtimelimit plugindir plugstackconfig preferreduser privatedata
+        proctracktype prolog prologepilogtimeout prologflags prologslurmctld prologtimeout propagateprioprocess
+        propagateresourcelimits propagateresourcelimitsexcept rebootprogram reconfigflags requeueexit
+        requeueexithold resumefailprogram resumeprogram resumerate resumestates resumetimeout resvepilog
+        resvoverrun resvprolog returntoservice routeplugin sallocdefaultcommand salloctimeout sbcastparameters
+        schedulerport schedulerrootfilter scronparameters slurmctldaddr slurmctlddebug slurmctldhost
+        slurmctldlogfile slurmctldparameters slurmctldpidfile slurmctldplugstack slurmctldport
+        slurmctldprimaryoffprog slurmctldprimaryonprog slurmctldsyslogdebug slurmctldtimeout slurmddebug
+        slurmdlogfile slurmdparameters slurmdpidfile slurmdport slurmdspooldir slurmdsyslogdebug slurmdtimeout
+        slurmduser slurmschedlogfile slurmschedloglevel slurmuser srunepilog srunportrange srunprolog
+        statesavelocation suspendexcnodes suspendexcparts suspendexcstates suspendprogram suspendrate
+        suspendtime suspendtimeout switchparameters switchtype taskepilog taskplugin taskpluginparam
+        taskpluginparams taskprolog tcptimeout tlsparameters tlstype tmpfs trackwckey treewidth
+        unkillablestepprogram unkillablestepprogramtimeout unkillablesteptimeout urlparsertype usepam
+        useprofilequit vsizefactor waittime x11parameters
     """,
     "there is no limit on how many jobs may be there, wait or run": """
-        maxjobcount maxarraysize maxsubmitjobs maxbatchrequeue maxnodecount maxtaskspernode
+        maxarraysize maxbatchrequeue maxjobcount maxnodecount maxsubmitjobs maxtaskspernode
     """,
     "rounds place all waiting jobs at once, with reservations for the first; `solver` of the SchedulingPolicy has their limits": """
-        schedulertype schedulerparameters schedulertimeslice
+        schedulerparameters schedulertimeslice schedulertype
     """,
     "memory, CPU and GPUs are counted, each by itself; a job asks for the CPU and memory that it needs": """
-        selecttype selecttypeparameters defmempercpu defmempergpu defmempernode defcpupergpu maxmempercpu maxmempernode jobdefaults
+        defcpupergpu defmempercpu defmempergpu defmempernode jobdefaults maxmempercpu maxmempernode selecttype
+        selecttypeparameters
     """,
     "job size and other factors are no part of the order": """
-        priorityfavorsmall priorityweightjobsize priorityweighttres priorityweightassoc priorityflags priorityparameters
-        prioritysitefactorplugin prioritysitefactorparameters prioritycalcperiod priorityusageresetperiod
+        prioritycalcperiod priorityfavorsmall priorityflags priorityparameters prioritysitefactorparameters
+        prioritysitefactorplugin priorityusageresetperiod priorityweightassoc priorityweightjobsize
+        priorityweighttres
     """,
     "licences are no resource of nodes: nothing counts them": "licenses",
     "who may use a partition's nodes is for queues and classes to say": "enforcepartlimits disablerootjobs",
@@ -65,8 +73,10 @@ NODE: Final[Rules] = (
 
 PARTITION: Final[Rules] = (
     (("state",), "asked", "", "UP is what holds here; for DOWN, DRAIN or INACTIVE write stopPolicy: Hold at its queue"),
-    (("oversubscribe",), "changed", "gpusPerNode of jobs", "a node is shared by all jobs that fit on it: exclusive ones ask for all its GPUs"),
-    (("shared",), "changed", "gpusPerNode of jobs", "a node is shared by all jobs that fit on it: exclusive ones ask for all its GPUs"),
+    (("oversubscribe",), "changed", "gpusPerNode of jobs",
+     "a node is shared by all jobs that fit on it: exclusive ones ask for all its GPUs"),
+    (("shared",), "changed", "gpusPerNode of jobs",
+     "a node is shared by all jobs that fit on it: exclusive ones ask for all its GPUs"),
     (("allowallocnodes",), "dropped", "", "jobs come through the API, from anywhere"),
     (("alternate",), "dropped", "", "a job whose queue is stopped waits"),
     (("exclusiveuser",), "dropped", "", "jobs of several users may share a node"),
@@ -113,7 +123,8 @@ ASSOCIATION_RULES: Final[Rules] = (
     (("maxtresmins",), "dropped", "", _MINUTES),
     (("grpwall",), "dropped", "", _MINUTES),
     (("maxwall",), "dropped", "", _TIME),
-    *(((name,), "dropped", "", _LIMIT) for name in ("grpjobs", "grpsubmit", "maxjobs", "maxsubmit", "grpjobsaccrue", "maxjobsaccrue")),
+    *(((name,), "dropped", "", _LIMIT) for name in
+      ("grpjobs", "grpsubmit", "maxjobs", "maxsubmit", "grpjobsaccrue", "maxjobsaccrue")),
 )  # fmt: skip
 
 QOS_RULES: Final[Rules] = (
@@ -122,7 +133,8 @@ QOS_RULES: Final[Rules] = (
     (("usagethres",), "dropped", "", "past use orders queues, and keeps no job from starting"),
     (("usagefactor",), "dropped", "", "an hour counts as an hour, whichever the class"),
     (("limitfactor",), "dropped", "", "an hour counts as an hour, whichever the class"),
-    (("grptres",), "dropped", "", "a class has no limit over all queues: write max at queues, or a queue that takes this class alone"),
+    (("grptres",), "dropped", "",
+     "a class has no limit over all queues: write max at queues, or a queue that takes this class alone"),
     (("maxtres",), "dropped", "", "there is no limit on the size of one job"),
     (("maxtrespernode",), "dropped", "", "there is no limit on the size of one job"),
     (("mintres",), "dropped", "", "there is no least size of a job"),

@@ -16,7 +16,7 @@ ENDLESS: Final = ("infinite", "unlimited", "-1", "none", "")
 
 
 class Tres(NamedTuple):
-    """Amounts of a list of trackable resources. `gpus`: by type, "" for those of all types; `others`: names of what else there is."""
+    """Amounts of a list of trackable resources. `gpus`: by type, "" for all types together; `others`: names of the rest."""
 
     gpus: dict[str, Fraction]
     host: dict[str, Fraction]
@@ -58,7 +58,7 @@ def _memory(written: str) -> Fraction:
     matched = _MEMORY.fullmatch(written)
     if matched is None:
         raise ValueError(f"{written!r} is no amount of memory such as 4000M or 2T")
-    return Fraction(matched[1]) * 2 ** _POWERS[matched[2].upper()]
+    return Fraction(matched[1]) * (1 << _POWERS[matched[2].upper()])
 
 
 def _whole(value: str) -> int:
