@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -19,6 +20,7 @@ from reconciler.model.problem import START, InvalidDocumentsError, problem_at
 
 _MIB: Final = 2**20
 _DRAINED: Final = ("DRAIN", "DOWN", "FAIL", "MAINT", "FUTURE")
+_LABEL: Final = re.compile(r"[A-Za-z0-9]([-._/A-Za-z0-9]*[A-Za-z0-9])?")
 HOSTNAME: Final = "kubernetes.io/hostname"
 
 
@@ -91,7 +93,7 @@ def pool_documents(pools: Iterable[SourcePool], origin: str) -> Iterator[Documen
         spec: dict[str, Any] = {"gpuType": first.gpu_type, "gpusPerNode": first.gpus} if first.gpus else {}
         spec |= {"cpu": cpu_text(cpu), "memory": memory_text(memory)}
         if first.features:
-            spec["labels"] = [f"feature={feature}" for feature in first.features]
+            spec["labels"] = [f"feature/{feature}=true" for feature in first.features if _LABEL.fullmatch(feature)]
         if cordoned := [node_name(node.name) for node in pool.nodes if node.cordoned]:
             spec["cordoned"] = cordoned
         spec["nodes"] = {"names": [node_name(node.name) for node in pool.nodes]}

@@ -13,6 +13,7 @@ WEIGHT_MAX: Final = 10_000
 _MOST: Final = {"cpu": Fraction(1_000_000), "memory": Fraction(10**18)}
 """What a document can say of them; of GPUs a million."""
 _GPUS_MAX: Final = Fraction(1_000_000)
+_SUMMED: Final = ("guaranteed", "extra", "borrowing")
 _MILLI: Final = 1000
 _NOTHING: Final = Fraction(0)
 
@@ -40,11 +41,14 @@ def amount_text(resource: str, amount: Fraction) -> str:
 def _round(draft: PolicyDraft, queue: QueueDraft, resource: str) -> None:
     """To what documents can say: GPUs and cores to a thousandth, memory to a byte, rounded down."""
     unit, most = 1 if resource == "memory" else _MILLI, _MOST.get(resource, _GPUS_MAX)
+    # Numbers that stand for no end there must not add up to more than a document can say.
+    share = most / len(draft.queues)
     entry = queue.quota.get(resource)
     for field in ("guaranteed", "lendable", "max", "per_user", "extra", "borrowing"):
         value = getattr(entry, field, None)
         if entry is not None and value is not None:
-            setattr(entry, field, Fraction(math.floor(min(most, max(_NOTHING, value)) * unit), unit))
+            within = min(share if field in _SUMMED else most, max(_NOTHING, value))
+            setattr(entry, field, Fraction(math.floor(within * unit), unit))
     for child in draft.children(queue.name):
         _round(draft, child, resource)
 
@@ -63,6 +67,7 @@ def _sum_up(draft: PolicyDraft, queue: QueueDraft, resource: str) -> Fraction:
         entry.guaranteed = below
     if entry.borrowing is not None:
         entry.max, entry.borrowing = (entry.guaranteed or _NOTHING) + entry.borrowing, None
+        entry.max = min(entry.max, _MOST.get(resource, _GPUS_MAX))
     return below if entry.guaranteed is None else entry.guaranteed
 
 

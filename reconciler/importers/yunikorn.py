@@ -22,7 +22,11 @@ _PARTITION: Final = "default"
 _ROOT: Final = "root"
 _NO_LIMIT: Final = "there is no limit on how many jobs may be there, wait or run"
 _PROPERTIES: Final[dict[str, tuple[ImportOutcome, str, str]]] = {
-    "application.sort.policy": ("changed", "ordering.by", "fifo is by value and time, or fifo; fair is least-served, by all that a job had"),
+    "application.sort.policy": (
+        "changed",
+        "ordering.by",
+        "fifo is by value and time, or fifo; fair is least-served, by all that a job had",
+    ),
     "application.sort.priority": ("carried", "ordering.by", ""),
     "priority.policy": ("dropped", "", "a value compares in its own queue alone: there is no fence to set"),
     "priority.offset": ("dropped", "", "a queue adds nothing to the value of a class: give it classes of its own"),

@@ -100,7 +100,9 @@ class Machines:
                 record, (key,), "NodePool", "what Slurm keeps for the system is left out of cpu and memory"
             )
         for key in ("feature", "features"):
-            self.account.carried(record, (key,), "NodePool labels", "as feature=NAME, which jobs ask for in nodeLabels")
+            self.account.carried(
+                record, (key,), "NodePool labels", "as feature/NAME=true, which jobs ask for in nodeLabels"
+            )
         if record.text("gres").lower().count("gpu") > 1:
             note = "a pool has GPUs of one type: those of the first are declared, declare the others by hand"
             self.account.asked(record, ("gres",), "NodePool gpuType, gpusPerNode", note)

@@ -213,7 +213,7 @@ Give sacctmgr's tables to share them by account"
         for name, target in said.items():
             self._note("carried", name, target)
         self._note("carried", "accountingstoragetres", "", "GPUs are counted by type")
-        for record in self.settings.values():
+        for record in self._of_kind(SETTING):
             drop_setting(self.account, record)
 
     def _order(self, root: QueueDraft) -> None:
@@ -298,9 +298,9 @@ Give sacctmgr's tables to share them by account"
         )
 
     def _note(self, outcome: ImportOutcome, name: str, target: str, note: str = "") -> None:
-        record = self.settings.get(name)
-        if record:
-            self.account.note(outcome, record, (name,), target, note)
+        for record in self._of_kind(SETTING):
+            if record.name.lower() == name:
+                self.account.note(outcome, record, (name,), target, note)
 
     # Topology, and files that name others.
 
@@ -323,9 +323,9 @@ Give sacctmgr's tables to share them by account"
     def _include(self, record: SourceRecord) -> None:
         wanted = record.name.rsplit("/", 1)[-1]
         if any(each.file.rsplit("/", 1)[-1] == wanted for each in self.records):
-            self.account.carried(record, (), "", "the file is among those that were given")
+            self.account.carried(record, ("include",), "", "the file is among those that were given")
         else:
-            self.account.asked(record, (), "", f"{wanted} is not among the files: give it too")
+            self.account.asked(record, ("include",), "", f"{wanted} is not among the files: give it too")
 
 
 def _parsed(record: SourceRecord, parse: Callable[[str], _T]) -> _T:

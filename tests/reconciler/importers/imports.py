@@ -25,7 +25,7 @@ def imported(system: str, files: Mapping[str, str], nodes: object = None, **type
     known = nodes_of(SourceFile("nodes.json", json.dumps(nodes).encode())) if nodes else ()
     only = types.pop("only", "")
     found = convert(system, ImportSource(sources, known, "nodes.json" if nodes else "", types, only))
-    assert errors_of(found) == []
+    assert [str(problem) for problem in errors_of(found)] == []
     return found
 
 

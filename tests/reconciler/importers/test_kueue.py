@@ -82,7 +82,9 @@ def test_a_flavor_that_is_not_listed_cant_be_used() -> None:
 
 
 def test_without_a_cohort_nothing_is_borrowed() -> None:
-    found = imported("kueue", {"q.yaml": TWO_TEAMS.replace("cohort: research", "stopPolicy: Hold")}, h100=H100, a100="A1")
+    found = imported(
+        "kueue", {"q.yaml": TWO_TEAMS.replace("cohort: research", "stopPolicy: Hold")}, h100=H100, a100="A1"
+    )
     assert quota(found, "language")["A1"] == {"guaranteed": 4, "max": 4}
     assert documents(found, "Queue")["language"]["stopPolicy"] == "Hold"
 
@@ -102,7 +104,9 @@ def test_a_type_that_cant_be_told_is_asked_for() -> None:
 
 def test_a_number_that_is_none_is_an_error_with_its_place() -> None:
     with pytest.raises(InvalidDocumentsError, match=r"queues.yaml:28:1: error\[quantity\].*'many'"):
-        imported("kueue", {"queues.yaml": TWO_TEAMS.replace("nominalQuota: 4", "nominalQuota: many")}, h100=H100, a100="A")
+        imported(
+            "kueue", {"queues.yaml": TWO_TEAMS.replace("nominalQuota: 4", "nominalQuota: many")}, h100=H100, a100="A"
+        )
 
 
 def test_fair_sharing_is_asked_for_where_the_configuration_is_missing_and_read_where_it_is_there() -> None:
@@ -173,7 +177,12 @@ def test_local_queues_are_access_under_the_name_that_pods_use() -> None:
 
 
 def test_a_field_that_is_not_known_is_said() -> None:
-    found = imported("kueue", {"q.yaml": TWO_TEAMS.replace("cohort: research", "cohort: research\n      brandNew: 1")}, h100=H100, a100="A")
+    found = imported(
+        "kueue",
+        {"q.yaml": TWO_TEAMS.replace("cohort: research", "cohort: research\n      brandNew: 1")},
+        h100=H100,
+        a100="A",
+    )
     assert unknown(found) == ["q.yaml:22: spec.brandNew"]
 
 
