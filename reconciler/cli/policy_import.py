@@ -15,7 +15,9 @@ from reconciler.cli.optimiser import program_beside
 from reconciler.cli.output import CommandFailedError, output_option, print_json, printable
 from reconciler.documents.files import Files, read_folder
 from reconciler.documents.repository import Compiled, read_clusters
+from reconciler.model.clock import SystemClock
 from reconciler.model.problem import InvalidDocumentsError
+from solver.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from reconciler.importers.conversion import Imported
@@ -53,7 +55,7 @@ _SYSTEMS = ("kueue", "kai", "volcano", "yunikorn", "slurm")
     "snapshot",
     type=_FILE,
     metavar="SNAPSHOT",
-    help="Decide a first round with what runs and waits in a snapshot, and say what it would do.",
+    help="Decide a first round with what runs and waits, and say what it would do: a snapshot, or of Slurm `squeue --json`.",
 )
 @click.option(
     "--all", "unfold", is_flag=True, help="Each field on a line of its own, those that are the same here too."
@@ -79,8 +81,9 @@ def import_policy(
     if snapshot:
         from reconciler.importers.first_round import first_round
 
+        world = _queued(imported, snapshot, compiled) if system == "slurm" else read_snapshot_file(snapshot)
         with program_beside() as optimiser:
-            found = first_round(read_snapshot_file(snapshot), compiled, imported.queues, optimiser)
+            found = first_round(world, compiled, imported.queues, optimiser)
         report = msgspec.structs.replace(report, first_round=found)
     if output == "json":
         print_json(report)
@@ -90,9 +93,9 @@ def import_policy(
 
 def _imported(system: str, paths: Sequence[Path], nodes: Path | None, gpu_types: Sequence[str]) -> Imported:
     from reconciler.importers.conversion import convert
-    from reconciler.importers.drawing import ImportSource
     from reconciler.importers.inventory import nodes_of
     from reconciler.importers.source import SourceFile
+    from reconciler.importers.system import ImportSource
 
     named = {name: kind for name, _, kind in (each.rpartition("=") for each in gpu_types)}
     try:
@@ -126,6 +129,24 @@ def _written(files: Mapping[str, str], folder: Path) -> Compiled:
     except OSError as error:
         raise unreadable(error, folder) from error
     return compiled
+
+
+def _queued(imported: Imported, path: Path, compiled: Compiled) -> Snapshot:
+    """A snapshot of Quorate, or what `squeue --json` prints. Jobs that can't be taken are told on stderr."""
+    from reconciler.importers.slurm.jobs import SlurmQueue, is_queue
+    from reconciler.importers.source import SourceFile
+
+    raw = path.read_bytes()
+    if not is_queue(raw):
+        return read_snapshot_file(path)
+    queue = SlurmQueue({node.name: node for node in compiled.nodes}, imported.keys)
+    try:
+        found = queue.snapshot(SourceFile(str(path), raw), SystemClock().now())
+    except InvalidDocumentsError as error:
+        raise invalid(error, ExitCode.ERROR) from error
+    for left in queue.left_out:
+        click.echo(f"note: left out: {printable(left)}", err=True)
+    return found
 
 
 def _print(imported: Imported, folder: Path, report: ImportReport, *, unfold: bool) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reconciler.importers.draft import DocumentDraft, ranked_values
-from reconciler.importers.drawing import CLASSES, Drawing
 from reconciler.importers.source import SourceRecord
+from reconciler.importers.system import CLASSES, Drawing
 
 
 def class_documents(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from reconciler.importers.drawing import Drawing, ImportSource
 from reconciler.importers.kai import kai
 from reconciler.importers.kueue import kueue
 from reconciler.importers.report import Adjustment, ImportReport
 from reconciler.importers.settlement import settle
+from reconciler.importers.slurm.jobs import QueueNaming
 from reconciler.importers.slurm.policy import slurm
+from reconciler.importers.system import Drawing, ImportSource
 from reconciler.importers.text import files_of
 from reconciler.importers.volcano import volcano
 from reconciler.importers.yunikorn import yunikorn
@@ -26,11 +27,15 @@ SYSTEMS: Final[Mapping[str, Callable[[ImportSource], Drawing]]] = {
 
 
 class Imported(NamedTuple):
-    """The documents by path, and the report. `queues`: the name of each queue by what the source calls it."""
+    """The documents by path, and the report. `queues`: the name of each queue by what the source calls it.
+
+    `keys`: the names of queues and classes by where they are in the source's tree: `account/physics`.
+    """
 
     files: Mapping[str, str]
     report: ImportReport
     queues: Mapping[str, str]
+    keys: QueueNaming
 
 
 def convert(system: str, source: ImportSource) -> Imported:
@@ -47,4 +52,4 @@ def convert(system: str, source: ImportSource) -> Imported:
         renamings=tuple(each for names in (drawing.queues, drawing.classes) for each in names.renamings),
         problems=(),
     )
-    return Imported(files, report, drawing.queues.by_wanted)
+    return Imported(files, report, drawing.queues.by_wanted, QueueNaming(drawing.queues.by_key, drawing.classes.by_key))

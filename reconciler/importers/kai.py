@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from reconciler.importers.classes import class_documents
 from reconciler.importers.draft import HOST_RESOURCES, DocumentDraft, HostResource, QueueDraft, QuotaDraft
-from reconciler.importers.drawing import CLASSES, OBJECT_RULES, Drawing, ImportSource, drawing_of, foreign
 from reconciler.importers.quantities import quantity
 from reconciler.importers.source import SourceRecord, yaml_records
+from reconciler.importers.system import CLASSES, OBJECT_RULES, Drawing, ImportSource, drawing_of, foreign
 from reconciler.model.problem import InvalidDocumentsError, Path, problem_of
 from solver.model.quantities import Duration
 

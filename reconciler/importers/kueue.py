@@ -10,12 +10,12 @@ from typing import Any, Final
 from reconciler.importers.account import ImportOutcome
 from reconciler.importers.classes import class_documents
 from reconciler.importers.draft import HOST_RESOURCES, QueueDraft, QuotaDraft
-from reconciler.importers.drawing import OBJECT_RULES, Drawing, ImportSource, drawing_of, foreign
 from reconciler.importers.gpu_types import GPU_RESOURCES, MIG_RESOURCES
 from reconciler.importers.inventory import HOSTNAME, Tree, topology_document
 from reconciler.importers.kueue_rules import CLUSTER_QUEUE, CONTROLLER, FLAVOR, LOCAL_QUEUE
 from reconciler.importers.quantities import quantity
 from reconciler.importers.source import SourceRecord, nested_records, yaml_records
+from reconciler.importers.system import OBJECT_RULES, Drawing, ImportSource, drawing_of, foreign
 from reconciler.model.problem import InvalidDocumentsError, Path, problem_of
 
 _KINDS: Final = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass", "Topology")

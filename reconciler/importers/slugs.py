@@ -39,6 +39,11 @@ class Slugs:
         return self._given.get(key)
 
     @property
+    def by_key(self) -> dict[str, str]:
+        """The name of each key."""
+        return dict(self._given)
+
+    @property
     def by_wanted(self) -> dict[str, str]:
         """The name that each wanted one became; of several that wanted the same, the first's."""
         found = dict[str, str]()

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from reconciler.importers.account import ImportOutcome
 from reconciler.importers.draft import HOST_RESOURCES, QueueDraft
-from reconciler.importers.drawing import OBJECT_RULES, Drawing, ImportSource, drawing_of, foreign
 from reconciler.importers.gpu_types import GPU_RESOURCES
 from reconciler.importers.quantities import quantity
 from reconciler.importers.source import SourceRecord, nested_records, yaml_records
+from reconciler.importers.system import OBJECT_RULES, Drawing, ImportSource, drawing_of, foreign
 from reconciler.model.problem import InvalidDocumentsError, Path, problem_of
 
 _CONFIG: Final = "queues.yaml"

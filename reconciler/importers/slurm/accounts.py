@@ -1,4 +1,4 @@
-"""Accounts of Slurm as a tree of queues: shares as weights, group limits as ceilings, users as those who may submit."""
+"""AccountTree of Slurm as a tree of queues: shares as weights, group limits as ceilings, users as those who may submit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fractions import Fraction
 from typing import Final
 
 from reconciler.importers.draft import QueueDraft
-from reconciler.importers.drawing import Drawing
 from reconciler.importers.slurm.jobclasses import JobClasses
 from reconciler.importers.slurm.settings import ASSOCIATION_RULES
 from reconciler.importers.slurm.tres import Tres, tres
 from reconciler.importers.source import SourceRecord
+from reconciler.importers.system import Drawing
 from reconciler.model.problem import InvalidDocumentsError, problem_of
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9._@+][A-Za-z0-9._@+:/-]*")
@@ -21,7 +21,7 @@ _SUBMITTERS_MAX: Final = 1000
 ROOT: Final = "root"
 
 
-class Accounts:
+class AccountTree:
     """The associations of one cluster. `root`: the queue that stands for the cluster."""
 
     def __init__(

@@ -23,7 +23,7 @@ _CLOSED: Final = ("drain", "down", "fail", "future")
 
 
 @dataclass
-class Partition:
+class SlurmPartition:
     """A partition: its record, its fields with the defaults before it, and its nodes."""
 
     record: SourceRecord
@@ -52,7 +52,7 @@ class Machines:
 
     account: ImportAccount
     nodes: dict[str, SourceNode] = field(default_factory=dict)
-    partitions: list[Partition] = field(default_factory=list)
+    partitions: list[SlurmPartition] = field(default_factory=list)
     given: str = ""
 
     def read(self, records: Sequence[SourceRecord]) -> None:
@@ -134,7 +134,7 @@ class Machines:
                     set(self.nodes) if part.lower() == _ALL else sets.get(part) or set(_hosts(record, "nodes", part))
                 )
             self._note_missing(record, nodes)
-            self.partitions.append(Partition(record, fields, frozenset(nodes)))
+            self.partitions.append(SlurmPartition(record, fields, frozenset(nodes)))
 
     def _note_missing(self, record: SourceRecord, nodes: set[str]) -> None:
         missing = sorted(nodes - set(self.nodes))

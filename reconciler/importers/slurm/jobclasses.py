@@ -8,22 +8,22 @@ from itertools import product
 from typing import Any, Final, NamedTuple
 
 from reconciler.importers.draft import DocumentDraft
-from reconciler.importers.drawing import CLASSES, Drawing
-from reconciler.importers.slurm.cluster import Partition
+from reconciler.importers.slurm.cluster import SlurmPartition
 from reconciler.importers.slurm.settings import PARTITION, QOS_RULES
 from reconciler.importers.slurm.tres import duration
 from reconciler.importers.source import SourceRecord
+from reconciler.importers.system import CLASSES, Drawing
 from reconciler.model.problem import InvalidDocumentsError, problem_of
 
 _COMBINATIONS_MAX: Final = 60
 """More classes than that nobody could tell apart; a queue lists at most 100."""
 
 
-class JobClass(NamedTuple):
+class ImportedClass(NamedTuple):
     """A partition and a QOS that jobs may have together, either may be None, and the class that they become."""
 
     name: str
-    partition: Partition | None
+    partition: SlurmPartition | None
     qos: SourceRecord | None
 
 
@@ -40,7 +40,7 @@ class JobClasses:
     """The classes of a cluster, and which of them an account may use."""
 
     def __init__(
-        self, drawing: Drawing, partitions: Sequence[Partition], qos: Sequence[SourceRecord], how: Preemption
+        self, drawing: Drawing, partitions: Sequence[SlurmPartition], qos: Sequence[SourceRecord], how: Preemption
     ) -> None:
         self._drawing, self._partitions, self._qos, self._how = drawing, partitions, qos, how
         self.all = self._combined()
@@ -80,20 +80,22 @@ class JobClasses:
         ]
         return None if len(found) == len(self.all) else found
 
-    def of_partition(self, partition: Partition) -> list[str]:
+    def of_partition(self, partition: SlurmPartition) -> list[str]:
         """The classes of one partition."""
         return [each.name for each in self.all if each.partition is partition]
 
-    def _combined(self) -> list[JobClass]:
+    def _combined(self) -> list[ImportedClass]:
         names = self._drawing.classes
         if not self._partitions or (len(self._partitions) == 1 and len(self._qos) > 1):
             only = self._partitions[0] if self._partitions else None
-            return [JobClass(names.of(f"QOS/{each.name}", each.name), only, each) for each in self._qos]
+            return [ImportedClass(names.of(f"QOS/{each.name}", each.name), only, each) for each in self._qos]
         if len(self._qos) <= 1:
             qos = self._qos[0] if self._qos else None
-            return [JobClass(names.of(f"PartitionName/{each.name}", each.name), each, qos) for each in self._partitions]
+            return [
+                ImportedClass(names.of(f"PartitionName/{each.name}", each.name), each, qos) for each in self._partitions
+            ]
         found = [
-            JobClass(names.of(f"{partition.name}/{qos.name}", f"{partition.name}-{qos.name}"), partition, qos)
+            ImportedClass(names.of(f"{partition.name}/{qos.name}", f"{partition.name}-{qos.name}"), partition, qos)
             for partition, qos in product(self._partitions, self._qos)
             if _takes(partition, qos.name)
         ]
@@ -105,14 +107,14 @@ class JobClasses:
             raise InvalidDocumentsError([problem_of(found[0].name, "too-many-classes", message, fix)])
         return found
 
-    def _key(self, each: JobClass) -> tuple[int, int, int]:
+    def _key(self, each: ImportedClass) -> tuple[int, int, int]:
         """The partition's tier comes before the QOS' priority, as in Slurm."""
         tier = each.partition.number("prioritytier", each.partition.number("priority", 1)) if each.partition else 1
         factor = each.partition.number("priorityjobfactor", 1) if each.partition else 1
         priority = each.qos.text("priority") if each.qos else ""
         return tier, int(priority) if priority.isdecimal() else 0, factor
 
-    def _yields(self, each: JobClass) -> bool:
+    def _yields(self, each: ImportedClass) -> bool:
         """Whether jobs of the class are evicted for others at all."""
         if self._how.kind == "partition_prio":
             return each.partition is None or each.partition.fields.get("preemptmode", self._how.mode).upper() != "OFF"
@@ -121,16 +123,16 @@ class JobClasses:
             return each.qos is not None and each.qos.name in preempted
         return False
 
-    def _exempt(self, each: JobClass) -> str:
+    def _exempt(self, each: ImportedClass) -> str:
         said = each.qos.text("preemptexempttime") if each.qos else ""
         return (duration(said) if said else None) or self._how.exempt
 
     @staticmethod
-    def _time(partition: Partition) -> str | None:
+    def _time(partition: SlurmPartition) -> str | None:
         """Jobs that state no limit have the partition's default there, and where it has none its longest."""
         return duration(partition.fields.get("defaulttime") or partition.fields.get("maxtime") or "")
 
-    def _note_partition(self, partition: Partition) -> None:
+    def _note_partition(self, partition: SlurmPartition) -> None:
         record, account = partition.record, self._drawing.account
         target = f"PriorityClass {', '.join(self.of_partition(partition))}"
         for key in ("partitionname", "prioritytier", "priorityjobfactor", "priority"):
@@ -208,12 +210,12 @@ class JobClasses:
         return int(written) if written.isdecimal() else 0
 
 
-def _takes(partition: Partition, qos: str) -> bool:
+def _takes(partition: SlurmPartition, qos: str) -> bool:
     allowed, denied = partition.listed("allowqos"), partition.listed("denyqos")
     return (not allowed or qos in allowed) and qos not in denied
 
 
-def _lets_in(partition: Partition | None, account: str) -> bool:
+def _lets_in(partition: SlurmPartition | None, account: str) -> bool:
     if partition is None:
         return True
     allowed, denied = partition.listed("allowaccounts"), partition.listed("denyaccounts")

@@ -9,9 +9,8 @@ from typing import Final, TypeVar
 from reconciler.documents.slurm.amounts import seconds
 from reconciler.importers.account import ImportAccount, ImportOutcome
 from reconciler.importers.draft import QueueDraft
-from reconciler.importers.drawing import Drawing, ImportSource, drawing_of
 from reconciler.importers.inventory import SourceNode, Tree, topology_document
-from reconciler.importers.slurm.accounts import Accounts, tres_of
+from reconciler.importers.slurm.accounts import AccountTree, tres_of
 from reconciler.importers.slurm.cluster import Machines, tree_of
 from reconciler.importers.slurm.files import ASSOCIATION, GRES, QOS, RESERVATION, SETTING, records_of
 from reconciler.importers.slurm.jobclasses import JobClasses, Preemption
@@ -19,6 +18,7 @@ from reconciler.importers.slurm.reservations import draw_reservations
 from reconciler.importers.slurm.settings import drop_setting
 from reconciler.importers.slurm.tres import duration
 from reconciler.importers.source import SourceRecord
+from reconciler.importers.system import Drawing, ImportSource, drawing_of
 from reconciler.model.problem import InvalidDocumentsError, problem_of
 from solver.model.quantities import Duration
 
@@ -88,7 +88,7 @@ class _Reading:
         classes.draw(self._pools_of_partitions())
         associations = self._associations()
         if associations:
-            Accounts(self.drawing, associations, root, self.drawing.types.known).draw(classes)
+            AccountTree(self.drawing, associations, root, self.drawing.types.known).draw(classes)
             self._note_scripts(associations[0])
         else:
             self._partition_queues(root, classes)

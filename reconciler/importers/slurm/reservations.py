@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from reconciler.importers.draft import DocumentDraft
-from reconciler.importers.drawing import RESERVATIONS, Drawing
 from reconciler.importers.inventory import node_name
 from reconciler.importers.slugs import Slugs
 from reconciler.importers.slurm.hosts import hosts, split_list
 from reconciler.importers.source import SourceRecord
+from reconciler.importers.system import RESERVATIONS, Drawing
 from reconciler.model.problem import InvalidDocumentsError, problem_of
 
 _LONGEST: Final = timedelta(days=90)

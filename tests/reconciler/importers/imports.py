@@ -13,9 +13,9 @@ from reconciler.documents.files import Files
 from reconciler.documents.repository import read_repository
 from reconciler.importers.account import ImportEntry
 from reconciler.importers.conversion import Imported, convert
-from reconciler.importers.drawing import ImportSource
 from reconciler.importers.inventory import nodes_of
 from reconciler.importers.source import SourceFile
+from reconciler.importers.system import ImportSource
 from reconciler.model.problem import Problem
 
 

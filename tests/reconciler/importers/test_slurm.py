@@ -305,15 +305,18 @@ SERVICE = """\
     MpiDefault=pmix
     """
 NODES = "".join(
-    f"    NodeName=dgx-n{number:03} CPUs=96 Sockets=2 CoresPerSocket=24 ThreadsPerCore=2 Procs=48 RealMemory=1469490 State=UNKNOWN\n"
+    f"    NodeName=dgx-n{number:03} CPUs=96 Sockets=2 CoresPerSocket=24 ThreadsPerCore=2 Procs=48 RealMemory=1469490\n"
     for number in range(1, 99)
 )
 PARTITIONS = """\
-    PartitionName=batch OverSubscribe=EXCLUSIVE Default=YES PriorityTier=2 MaxTime=8:00:00 PreemptMode=OFF DenyAccounts=none,ci nodes=dgx-n[001-092]
+    PartitionName=batch OverSubscribe=EXCLUSIVE Default=YES PriorityTier=2 MaxTime=8:00:00 \\
+        PreemptMode=OFF DenyAccounts=none,ci nodes=dgx-n[001-092]
     PartitionName=interactive OverSubscribe=EXCLUSIVE PriorityTier=2 MaxTime=2:00:00 PreemptMode=OFF nodes=dgx-n[093-094]
-    PartitionName=hp OverSubscribe=EXCLUSIVE PriorityTier=3 MaxTime=2:00:00 PreemptMode=OFF AllowAccounts=admin nodes=dgx-n[001-092]
+    PartitionName=hp OverSubscribe=EXCLUSIVE PriorityTier=3 MaxTime=2:00:00 PreemptMode=OFF AllowAccounts=admin \\
+        nodes=dgx-n[001-092]
     PartitionName=backfill OverSubscribe=EXCLUSIVE PriorityTier=1 MaxTime=24:00:00 GraceTime=600 nodes=dgx-n[001-092]
-    PartitionName=ci OverSubscribe=EXCLUSIVE PriorityTier=2 MaxTime=8:00:00 PreemptMode=OFF AllowAccounts=ci nodes=dgx-n[001-092,095-098]
+    PartitionName=ci OverSubscribe=EXCLUSIVE PriorityTier=2 MaxTime=8:00:00 PreemptMode=OFF AllowAccounts=ci \\
+        nodes=dgx-n[001-092,095-098]
     """
 
 
@@ -368,7 +371,8 @@ def test_four_nodes_with_comments_behind_lines_and_factors() -> None:
         Waittime=0
         PreemptType=preempt/partition_prio
         NodeName=dl00[1-4] NodeAddr=10.0.0.[11-14] RealMemory=1031000 CPUs=128 Gres=gpu:H800:8 State=UNKNOWN Feature="80G"
-        PartitionName=high Nodes=dl00[1-4] DefMemPerGPU=80000 DefMemPerCPU=7812 MaxTime=INFINITE State=UP PriorityJobFactor=4 PriorityTier=3 PreemptMode=OFF
+        PartitionName=high Nodes=dl00[1-4] DefMemPerGPU=80000 DefMemPerCPU=7812 MaxTime=INFINITE State=UP \\
+            PriorityJobFactor=4 PriorityTier=3 PreemptMode=OFF
         PartitionName=mid Nodes=dl00[1-4] MaxTime=INFINITE State=UP PriorityJobFactor=2 PriorityTier=2 PreemptMode=OFF #QOS=mid
         PartitionName=test Nodes=dl004 Default=YES MaxTime=00:45:00 PriorityTier=2 PreemptMode=OFF
         """
@@ -397,7 +401,8 @@ def test_gpus_without_types_in_two_files_with_quoted_values() -> None:
         GresTypes=gpu
         Include more.conf
         NodeName=cn[1-12] Sockets=8 CoresPerSocket=2 ThreadsPerCore=2 RealMemory=112000 Gres=gpu:2
-        PartitionName=main Nodes=cn[1-10] Default=YES MaxTime=INFINITE OverSubscribe=NO TRESBillingWeights="CPU=2.6,Mem=0.25G,GRES/gpu=24.0"
+        PartitionName=main Nodes=cn[1-10] Default=YES MaxTime=INFINITE OverSubscribe=NO \\
+            TRESBillingWeights="CPU=2.6,Mem=0.25G,GRES/gpu=24.0"
         PartitionName=private Nodes=cn[11-12] Default=NO MaxTime=INFINITE Hidden=YES AllowQos=admin
         """
     gres = "NodeName=cn[1-12] File=/dev/nvidia[0-1] AutoDetect=nvml Name=gpu\n"
@@ -405,7 +410,7 @@ def test_gpus_without_types_in_two_files_with_quoted_values() -> None:
     assert unknown(found) == []
     assert {pool["gpusPerNode"] for pool in documents(found, "NodePool").values()} == {2}
     assert entry(found, "include").outcome == "asked"
-    assert [each.line for each in found.report.entries if each.field == "tresbillingweights"] == [12]
+    assert [each.line for each in found.report.entries if each.field == "tresbillingweights"] == [13]
 
 
 @pytest.mark.parametrize(
