@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from reconciler.importers.draft import DocumentDraft, ranked_values
 from reconciler.importers.source import SourceRecord
 from reconciler.importers.system import CLASSES, Drawing
+
+_SYSTEM: Final = "system-"
 
 
 def class_documents(
     drawing: Drawing, classes: Sequence[SourceRecord], fields: Callable[[SourceRecord], dict[str, Any]]
 ) -> None:
     """Draw a document for each class. `fields`: what its spec has beside the value. Two of one name are one class."""
+    for record in (each for each in classes if each.name.startswith(_SYSTEM)):
+        drawing.account.dropped(record, (), "a class of Kubernetes' own pods: Quorate does not schedule them")
+    classes = [each for each in classes if not each.name.startswith(_SYSTEM)]
     values = {record: _value(record) for record in classes}
     ranks = ranked_values(values.values())
     for record in classes:

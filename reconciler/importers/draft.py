@@ -75,6 +75,12 @@ class PolicyDraft:
     queues: dict[str, QueueDraft] = field(default_factory=dict)
     documents: list[DocumentDraft] = field(default_factory=list)
     adjustments: list[tuple[str, str]] = field(default_factory=list)
+    _below: dict[str | None, list[QueueDraft]] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """No queue comes any more, or goes elsewhere: what lies below each is found at once from here on."""
+        for queue in sorted(self.queues.values(), key=lambda each: each.name):
+            self._below.setdefault(queue.parent, []).append(queue)
 
     def add(self, queue: QueueDraft) -> QueueDraft:
         """One more queue."""
@@ -83,6 +89,8 @@ class PolicyDraft:
 
     def children(self, parent: str | None) -> list[QueueDraft]:
         """The queues below one, by name; of None: the roots."""
+        if self._below:
+            return self._below.get(parent, [])
         return sorted((queue for queue in self.queues.values() if queue.parent == parent), key=lambda each: each.name)
 
     def gpu_types(self) -> list[str]:

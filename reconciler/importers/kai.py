@@ -10,7 +10,7 @@ from reconciler.importers.classes import class_documents
 from reconciler.importers.draft import HOST_RESOURCES, DocumentDraft, HostResource, QueueDraft, QuotaDraft
 from reconciler.importers.quantities import quantity
 from reconciler.importers.source import SourceRecord, yaml_records
-from reconciler.importers.system import CLASSES, OBJECT_RULES, Drawing, ImportSource, drawing_of, foreign
+from reconciler.importers.system import CLASSES, OBJECT_RULES, Drawing, ImportSource, close_types, drawing_of, foreign
 from reconciler.model.problem import InvalidDocumentsError, Path, problem_of
 from solver.model.quantities import Duration
 
@@ -35,6 +35,7 @@ def kai(source: ImportSource) -> Drawing:
     runtimes += [_shard(drawing, record) for record in records if record.kind == _SHARD]
     longest = max(runtimes, default=Duration(0))
     _classes(drawing, [record for record in records if record.kind == "PriorityClass"], longest)
+    close_types(drawing)
     drawing.setting(None, reclaim="fair-share")
     for record in records:
         if record.kind not in _KINDS:
@@ -55,8 +56,9 @@ def _queue(drawing: Drawing, record: SourceRecord, known: set[str]) -> Duration:
         account.carried(record, ("spec", "parentQueue"), f"Queue {queue.name} parent")
     at: Path = ("spec", "resources", "gpu")
     entry = _entry(record, at, Fraction(1))
-    if entry is not None:
-        queue.quota[drawing.types.one(record.origin, record.label)] = entry
+    if entry is not None and (record.has(*at) or drawing.types.only or drawing.types.known):
+        for gpu_type in [drawing.types.one(record.origin, record.label)] if record.has(*at) else drawing.types.known:
+            queue.quota[gpu_type] = entry
     _weight(drawing, record, queue, at)
     _note(drawing, record, at, "quota")
     for resource in HOST_RESOURCES:

@@ -20,6 +20,7 @@ _NOTHING: Final = Fraction(0)
 
 def settle(draft: PolicyDraft) -> None:
     """Let every guarantee be within those above it and below its ceiling; what had to change is remarked at its queue."""
+    draft.close()
     for parent in [None, *draft.queues]:
         _settle_weights(draft, draft.children(parent))
     for resource in [*draft.gpu_types(), *HOST_RESOURCES]:

@@ -26,11 +26,13 @@ class Slugs:
         self._kind = kind
         self._given = dict[str, str]()
         self._wanted = dict[str, str]()
+        self._taken = set[str]()
 
     def of(self, key: str, wanted: str = "") -> str:
         """The name for a key (a path in the source's tree, say), made from `wanted` or the key itself."""
         if key not in self._given:
             self._given[key] = self._free(slug(wanted or key))
+            self._taken.add(self._given[key])
             self._wanted[key] = wanted or key
         return self._given[key]
 
@@ -59,9 +61,8 @@ class Slugs:
         ]
 
     def _free(self, name: str) -> str:
-        taken = set(self._given.values())
         number, found = 2, name
-        while found in taken:
+        while found in self._taken:
             end = f"-{number}"
             found = name[: _LENGTH_MAX - len(end)].rstrip("-") + end
             number += 1

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Final
 
 from reconciler.importers.account import ImportAccount, Rules
-from reconciler.importers.draft import DocumentDraft, PolicyDraft
+from reconciler.importers.draft import HOST_RESOURCES, DocumentDraft, PolicyDraft, QuotaDraft
 from reconciler.importers.gpu_types import GpuTypes
 from reconciler.importers.inventory import SourceNode, pool_documents, pools_of
 from reconciler.importers.slugs import Slugs
@@ -63,6 +64,22 @@ def drawing_of(records: Sequence[SourceRecord], source: ImportSource) -> Drawing
     draft = PolicyDraft(documents=list(pool_documents(pools, source.nodes_origin)))
     types = GpuTypes(source.types, source.only_type, pools)
     return Drawing(ImportAccount(records), draft, types, Slugs("Queue"), Slugs("PriorityClass"), names)
+
+
+def close_types(drawing: Drawing) -> None:
+    """For a source that counts GPUs of all types together: a queue with a quota of the one type has none of the others.
+
+    Left out, they would be a share without a ceiling beside it.
+    """
+    for queue in drawing.draft.queues.values():
+        others = sorted(set(drawing.types.known) - set(queue.quota))
+        if others and set(queue.quota) - set(HOST_RESOURCES):
+            for gpu_type in others:
+                queue.quota[gpu_type] = QuotaDraft(guaranteed=Fraction(0), max=Fraction(0))
+            said = ", ".join(others)
+            queue.comments.append(
+                f"GPUs have no types there: all of the quota is of one, and none of {said}. Divide it by hand."
+            )
 
 
 OBJECT_RULES: Final[Rules] = (

@@ -12,7 +12,7 @@ from reconciler.importers.draft import HOST_RESOURCES, QueueDraft
 from reconciler.importers.gpu_types import GPU_RESOURCES
 from reconciler.importers.quantities import quantity
 from reconciler.importers.source import SourceRecord, nested_records, yaml_records
-from reconciler.importers.system import OBJECT_RULES, Drawing, ImportSource, drawing_of, foreign
+from reconciler.importers.system import OBJECT_RULES, Drawing, ImportSource, close_types, drawing_of, foreign
 from reconciler.kubernetes.objects.amounts import amount
 from reconciler.model.problem import InvalidDocumentsError, Path, problem_of
 
@@ -41,6 +41,7 @@ def volcano(source: ImportSource) -> Drawing:
     queues = [record for record in records if record.kind == "Queue"]
     plugin = _plugin(drawing, confs, queues)
     _Queues(drawing, queues, plugin).draw()
+    close_types(drawing)
     class_documents(drawing, [record for record in records if record.kind == "PriorityClass"], lambda _: {})
     drawing.setting(None, reclaim="guaranteed")
     for record in every:

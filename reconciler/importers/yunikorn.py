@@ -12,7 +12,7 @@ from reconciler.importers.draft import HOST_RESOURCES, QueueDraft
 from reconciler.importers.gpu_types import GPU_RESOURCES
 from reconciler.importers.quantities import quantity
 from reconciler.importers.source import SourceRecord, nested_records, yaml_records
-from reconciler.importers.system import OBJECT_RULES, Drawing, ImportSource, drawing_of, foreign
+from reconciler.importers.system import OBJECT_RULES, Drawing, ImportSource, close_types, drawing_of, foreign
 from reconciler.model.problem import InvalidDocumentsError, Path, problem_of
 
 _CONFIG: Final = "queues.yaml"
@@ -54,6 +54,7 @@ def yunikorn(source: ImportSource) -> Drawing:
     drawing = drawing_of([*records, *nested], source)
     for record in (*plain, *nested):
         _Tree(drawing, record).draw()
+    close_types(drawing)
     drawing.setting(None, reclaim="guaranteed")
     for record in maps:
         _note_map(drawing, record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Final, TypeVar
@@ -259,7 +260,12 @@ Give sacctmgr's tables to share them by account"
         how = self._preemption()
         if how.kind == "none":
             self.drawing.setting(self.settings.get("preempttype"), evictions={"perRound": 0, "movesPerRound": 0})
-            if "preempttype" not in self.settings and self.settings:
+            if not self.settings:
+                note = "slurm.conf is not among the files: no job is evicted for another, as without PreemptType"
+                self.account.unsaid(
+                    "asked", self.records[0], ("preempttype",), "not given", "evictions.perRound: 0", note
+                )
+            elif "preempttype" not in self.settings:
                 first = next(iter(self.settings.values()))
                 note = "no job is evicted for another: a guarantee is kept as jobs end"
                 self.account.unsaid("carried", first, ("preempttype",), "preempt/none", "evictions.perRound: 0", note)
@@ -319,6 +325,22 @@ Give sacctmgr's tables to share them by account"
             comments = [f"From {record.label}, {record.origin}."]
             document = topology_document(pool, Tree(tree.levels, places), comments)
             self.draft.documents += [document] if document else []
+        self._note_divided(tree, record)
+
+    def _note_divided(self, tree: Tree, record: SourceRecord) -> None:
+        """A domain lies in one pool: nodes of one switch that are in several partitions are not near each other here."""
+        pools = defaultdict[str, set[str]](set)
+        for pool in self.drawing.types.pools:
+            for node in pool.nodes:
+                pools[tree.places.get(node.name, ("",))[0]].add(pool.name)
+        divided = sorted(name for name, inside in pools.items() if name and len(inside) > 1)
+        if divided:
+            shown = ", ".join(divided[:3]) + (", ..." if len(divided) > 3 else "")
+            note = (
+                "their nodes are in several pools, since they are in different partitions, or differ: a job that must be close \
+is in one pool"
+            )
+            self.account.unsaid("changed", record, ("nodes",), shown, "Topology domains", note)
 
     def _include(self, record: SourceRecord) -> None:
         wanted = record.name.rsplit("/", 1)[-1]

@@ -113,3 +113,20 @@ def test_a_queue_among_other_objects_and_a_shard_of_its_own() -> None:
     assert quota(found, "serve")["memory"] == {"guaranteed": "3906250Ki", "max": "7812500Ki"}
     assert entry(found, "spec.priority").outcome == "dropped"
     assert documents(found, "PriorityClass")["train"]["protection"] == {"minRuntime": "10m"}
+
+
+def test_a_quota_over_all_types_is_of_one_and_closed_for_the_others() -> None:
+    nodes = {"items": [kube_node("n1", 8), kube_node("n2", 8, **{"quorate.dev__gpu-type": "L4-24GB"})]}
+    with pytest.raises(InvalidDocumentsError, match=r"the nodes have H100-SXM5-80GB, L4-24GB"):
+        imported("kai", {"q.yaml": queue("a", "{quota: 8}")}, nodes)
+    found = imported("kai", {"q.yaml": queue("a", "{quota: 8}")}, nodes, only=H100)
+    assert quota(found, "a") == {H100: {"guaranteed": 8, "max": 8}, "L4-24GB": {"guaranteed": 0, "max": 0}}
+
+
+def test_classes_of_the_system_do_not_make_all_values_ranks() -> None:
+    text = (
+        queue("a", "{quota: 8}")
+        + "---\nkind: PriorityClass\nmetadata: {name: system-node-critical}\nvalue: 2000001000\n"
+    )
+    classes = documents(imported("kai", {"q.yaml": text}, only=H100), "PriorityClass")
+    assert (classes["train"]["value"], "system-node-critical" in classes) == (50, False)

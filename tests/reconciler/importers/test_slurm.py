@@ -452,3 +452,15 @@ def test_trackable_resources() -> None:
 )
 def test_generic_resources(written: str, gpus: tuple[str, int]) -> None:
     assert gpus_of_gres(written) == gpus
+
+
+def test_without_slurm_conf_what_may_be_evicted_is_asked() -> None:
+    found = imported("slurm", {"assoc.txt": "Cluster|Account|User|ParentName|Share\nc|root|||1\nc|a||root|2\n"})
+    assert entry(found, "preempttype").outcome == "asked"
+    assert documents(found, "SchedulingPolicy")["default"]["evictions"] == {"perRound": 0, "movesPerRound": 0}
+
+
+def test_a_rack_that_lies_in_two_pools_is_told() -> None:
+    found = imported("slurm", {"slurm.conf": CONF, "topology.conf": "SwitchName=leaf Nodes=g[01-04]\n"})
+    (told,) = (each for each in found.report.entries if each.value == "(leaf)")
+    assert (told.outcome, "several pools" in told.note) == ("changed", True)
