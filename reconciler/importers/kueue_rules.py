@@ -30,7 +30,7 @@ FLAVOR: Final[Rules] = (
 CONTROLLER: Final[Rules] = (
     (("integrations",), "dropped", "",
      "which kinds of jobs are seen is no setting: docs/kubernetes-objects.md lists them"),
-    (("manageJobsWithoutQueueName",), "dropped", "", "pods are scheduled by who they name in schedulerName"),
+    (("manageJobsWithoutQueueName",), "dropped", "", "a pod is scheduled by what its schedulerName says"),
     (("managedJobsNamespaceSelector",), "dropped", "", "`access.namespaces` of queues says which namespaces may use them"),
     (("resources",), "dropped", "", "resources are counted under the names that pods use"),
     (("multiKueue",), "dropped", "", "other clusters are not tried"),

@@ -1,4 +1,4 @@
-"""AccountTree of Slurm as a tree of queues: shares as weights, group limits as ceilings, users as those who may submit."""
+"""Accounts of Slurm as a tree of queues: shares as weights, group limits as ceilings, users as submitters."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ Give sacctmgr's tables to share them by account"
             for key in ("allowaccounts", "denyaccounts"):
                 if with_accounts:
                     self.account.carried(record, (key,), "priorityClasses of the accounts' queues")
-                note = "accounts are not among the files: whoever may submit to the queue may use it"
+                note = "accounts are not among the files: any user that may submit to the queue may use it"
                 self.account.asked(record, (key,), "access.submitters", note)
             if with_accounts and partition.listed("allowgroups"):
                 note = "any user of an account may use the classes of its queue"

@@ -59,7 +59,7 @@ _GROUPS: Final[dict[str, str]] = {
         priorityweighttres
     """,
     "licences are no resource of nodes: nothing counts them": "licenses",
-    "who may use a partition's nodes is for queues and classes to say": "enforcepartlimits disablerootjobs",
+    "which jobs may use a partition's nodes is for queues and classes to say": "enforcepartlimits disablerootjobs",
 }
 """Names of settings by why they are dropped."""
 _REASONS: Final = {name: why for why, names in _GROUPS.items() for name in names.split()}
@@ -81,9 +81,9 @@ PARTITION: Final[Rules] = (
     (("alternate",), "dropped", "", "a job whose queue is stopped waits"),
     (("exclusiveuser",), "dropped", "", "jobs of several users may share a node"),
     (("exclusivetopo",), "dropped", "", "jobs may share a domain of the topology"),
-    (("hidden",), "dropped", "", "whoever may see queues sees all of them"),
+    (("hidden",), "dropped", "", "a user that may see queues sees all of them"),
     (("disablerootjobs",), "dropped", "", "every user has an identity of their own"),
-    (("rootonly",), "dropped", "", "`access` of a queue says who may submit to it"),
+    (("rootonly",), "dropped", "", "`access` of a queue says which users may submit to it"),
     (("reqresv",), "dropped", "", "jobs may run there without a reservation"),
     (("lln",), "dropped", "", "`placement: spread` of a PriorityClass does much the same"),
     (("powerdownonidle",), "dropped", "", "nodes are not switched off"),

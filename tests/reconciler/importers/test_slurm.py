@@ -464,3 +464,10 @@ def test_a_rack_that_lies_in_two_pools_is_told() -> None:
     found = imported("slurm", {"slurm.conf": CONF, "topology.conf": "SwitchName=leaf Nodes=g[01-04]\n"})
     (told,) = (each for each in found.report.entries if each.value == "(leaf)")
     assert (told.outcome, "several pools" in told.note) == ("changed", True)
+
+
+def test_an_account_that_a_partition_denies_has_its_class_in_no_queue() -> None:
+    denied = CONF.replace("PriorityTier=1 Default=YES", "PriorityTier=1 Default=YES DenyAccounts=stars,other")
+    queues = documents(imported("slurm", {**FILES, "slurm.conf": denied}), "Queue")
+    assert queues["stars"]["priorityClasses"] == ["cpu"]
+    assert queues["lattice-qcd"]["priorityClasses"] == ["batch", "cpu"]
