@@ -122,7 +122,8 @@ class AccountTree:
             self._account.dropped(
                 record, ("share",), "users of a queue share it by priority and time, not by shares of their own"
             )
-            self._account.dropped(record, ("qos",), "the classes of an account's queue are those of the account")
+            note = "a queue takes the classes of the account and of all its users: each of them may use each"
+            self._account.changed(record, ("qos",), "priorityClasses", note)
             if per_user:
                 self._account.carried(record, ("grptres",), "quota perUser")
             note = (
@@ -144,7 +145,8 @@ class AccountTree:
         return True
 
     def _classes(self, record: SourceRecord, queue: QueueDraft, name: str, classes: JobClasses) -> None:
-        qos = [each for each in record.text("qos").split(",") if each]
+        said = (record, *self._users[name])
+        qos = [each for one in said for each in one.text("qos").split(",") if each]
         allowed = classes.of_account(name, qos)
         if allowed:
             queue.more["priorityClasses"] = allowed

@@ -16,19 +16,20 @@ _GROUPS: Final[dict[str, str]] = {
         acctgatherprofiletype allowspecresourcesusage authaltparameters authalttypes authaltypes authinfo
         authtype backupaddr backupcontroller batchstarttimeout bcastexclude bcastparameters burstbuffertype
         certgenparameters certgentype certmgrparameters certmgrtype checkpointtype clifilterparameters
-        clifilterplugins communicationparameters completewait controladdr controlmachine corespecplugin credtype
-        cryptotype dataparserparameters datapasrserparameters debugflags dependencyparameters disablerootjobs
-        eiotimeout enablewarnings epilog epilogmsgtime epilogslurmctld epilogtimeout fairsharedampeningfactor
-        fastschedule federationparameters firstjobid getenvtimeout gpufreqdef grouptimes groupupdateforce
-        groupupdatetime hashplugin healthcheckinterval healthchecknodestate healthcheckprogram httpparsertype
-        inactivelimit interactivestepoptions jobacctgatherfrequency jobacctgatherparams jobacctgathertype
-        jobcheckpointdir jobcompcommand jobcomphost jobcomploc jobcompparams jobcomppass jobcomppassscript
-        jobcompport jobcomptype jobcompuser jobcontainertype jobcredentialprivatekey
-        jobcredentialpubliccertificate jobfileappend jobrequeue jobsubmitplugins keepalivetime killonbadexit
-        killwait launchparameters launchtype logtimeformat maildomain mailprog maxdbdmsgs maxjobid maxmemperjob
-        maxstepcount mcsparameters mcsplugin messagetimeout metricstype minjobage mpidefault mpiparams
-        namespacetype nodefeaturesplugins overtimelimit plugindir plugstackconfig preferreduser privatedata
-        proctracktype prolog prologepilogtimeout prologflags prologslurmctld prologtimeout propagateprioprocess
+        clifilterplugins communicationparameters completewait controladdr controlmachine corespecplugin
+        cpufreqdef cpufreqgovernors credtype cryptotype dataparserparameters datapasrserparameters debugflags
+        dependencyparameters disablerootjobs eiotimeout enablewarnings epilog epilogmsgtime epilogslurmctld
+        epilogtimeout fairsharedampeningfactor fastschedule federationparameters firstjobid getenvtimeout
+        gpufreqdef grouptimes groupupdateforce groupupdatetime hashplugin healthcheckinterval
+        healthchecknodestate healthcheckprogram httpparsertype inactivelimit interactivestepoptions
+        jobacctgatherfrequency jobacctgatherparams jobacctgathertype jobcheckpointdir jobcompcommand jobcomphost
+        jobcomploc jobcompparams jobcomppass jobcomppassscript jobcompport jobcomptype jobcompuser
+        jobcontainertype jobcredentialprivatekey jobcredentialpubliccertificate jobfileappend jobrequeue
+        jobsubmitplugins keepalivetime killonbadexit killwait launchparameters launchtype logtimeformat
+        maildomain mailprog maxdbdmsgs maxjobid maxmemperjob maxstepcount mcsparameters mcsplugin messagetimeout
+        metricstype minjobage mpidefault mpiparams namespacetype nodefeaturesplugins overtimelimit plugindir
+        plugstackconfig powerparameters powerplugin preferreduser privatedata proctracktype prolog
+        prologepilogtimeout prologflags prologslurmctld prologtimeout propagateprioprocess
         propagateresourcelimits propagateresourcelimitsexcept rebootprogram reconfigflags requeueexit
         requeueexithold resumefailprogram resumeprogram resumerate resumestates resumetimeout resvepilog
         resvoverrun resvprolog returntoservice routeplugin sallocdefaultcommand salloctimeout sbcastparameters

@@ -395,6 +395,7 @@ def test_gpus_without_types_in_two_files_with_quoted_values() -> None:
         PreemptMode=REQUEUE
         PreemptExemptTime=-1
         FederationParameters=fed_display
+        CpuFreqDef=Performance
         LaunchParameters=enable_nss_slurm
         DebugFlags=Script,Gang
         TCPTimeout=5
@@ -410,7 +411,7 @@ def test_gpus_without_types_in_two_files_with_quoted_values() -> None:
     assert unknown(found) == []
     assert {pool["gpusPerNode"] for pool in documents(found, "NodePool").values()} == {2}
     assert entry(found, "include").outcome == "asked"
-    assert [each.line for each in found.report.entries if each.field == "tresbillingweights"] == [13]
+    assert [each.line for each in found.report.entries if each.field == "tresbillingweights"] == [14]
 
 
 @pytest.mark.parametrize(
@@ -471,3 +472,19 @@ def test_an_account_that_a_partition_denies_has_its_class_in_no_queue() -> None:
     queues = documents(imported("slurm", {**FILES, "slurm.conf": denied}), "Queue")
     assert queues["stars"]["priorityClasses"] == ["cpu"]
     assert queues["lattice-qcd"]["priorityClasses"] == ["batch", "cpu"]
+
+
+def test_rights_to_a_qos_that_only_users_have_are_those_of_their_queue() -> None:
+    accounts = """\
+        Cluster|Account|User|ParentName|Partition|Share|QOS|
+        c|root||||1||
+        c|co_stat||root||1||
+        c|co_stat|pat|||1|urgent,normal|
+        c|co_stat|pat||cpu|1|low|
+        """
+    qos = "Name|Priority\nnormal|0\nlow|0\nurgent|9\nother|5\n"
+    conf = "PreemptType=preempt/none\nNodeName=n1 CPUs=2 RealMemory=1000\nPartitionName=cpu Nodes=n1\n"
+    found = imported("slurm", {"slurm.conf": conf, "assoc.txt": accounts, "qos.txt": qos})
+    assert unknown(found) == []
+    assert documents(found, "Queue")["co-stat"]["priorityClasses"] == ["normal", "low", "urgent"]
+    assert documents(found, "Queue")["co-stat"]["access"] == {"submitters": ["user:pat"]}
