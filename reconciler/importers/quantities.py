@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import TypeVar
 
 from reconciler.importers.source import SourceRecord
 from reconciler.kubernetes.objects.amounts import amount
 from reconciler.model.problem import InvalidDocumentsError, Path, problem_of
+
+T = TypeVar("T")
 
 
 def quantity(record: SourceRecord, path: Path) -> Fraction:
@@ -16,7 +19,7 @@ def quantity(record: SourceRecord, path: Path) -> Fraction:
     return Fraction(0) if not written else parsed(record, path, amount, written)
 
 
-def parsed(record: SourceRecord, path: Path, parse: Callable[[str], Fraction], written: str) -> Fraction:
+def parsed(record: SourceRecord, path: Path, parse: Callable[[str], T], written: str) -> T:
     """What a parser makes of a value; what it raises as ValueError becomes a problem with its place."""
     try:
         return parse(written)

@@ -94,7 +94,7 @@ class _Tree:
         record, account = self.record, self.account
         queues: Path = (*at, "queues")
         tops = record.items(*queues)
-        only_root = len(tops) == 1 and str(tops[0].get("name", "")).lower() == _ROOT
+        only_root = len(tops) == 1 and record.text(*queues, 0, "name").lower() == _ROOT
         root: str | None = None
         for index, _ in enumerate(tops):
             if only_root:

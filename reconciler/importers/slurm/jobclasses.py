@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, Final, NamedTuple
 
 from reconciler.importers.draft import DocumentDraft
+from reconciler.importers.quantities import parsed
 from reconciler.importers.slurm.cluster import SlurmPartition
 from reconciler.importers.slurm.settings import PARTITION, QOS_RULES
 from reconciler.importers.slurm.tres import duration
@@ -125,12 +126,14 @@ class JobClasses:
 
     def _exempt(self, each: ImportedClass) -> str:
         said = each.qos.text("preemptexempttime") if each.qos else ""
-        return (duration(said) if said else None) or self._how.exempt
+        found = parsed(each.qos, ("preemptexempttime",), duration, said) if each.qos and said else None
+        return found or self._how.exempt
 
     @staticmethod
     def _time(partition: SlurmPartition) -> str | None:
         """Jobs that state no limit have the partition's default there, and where it has none its longest."""
-        return duration(partition.fields.get("defaulttime") or partition.fields.get("maxtime") or "")
+        key = "defaulttime" if partition.fields.get("defaulttime") else "maxtime"
+        return parsed(partition.record, (key,), duration, partition.fields.get(key) or "")
 
     def _note_partition(self, partition: SlurmPartition) -> None:
         record, account = partition.record, self._drawing.account
