@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Final, TypeVar
+from typing import Final
 
 from reconciler.documents.slurm.amounts import seconds
 from reconciler.importers.account import ImportAccount, ImportOutcome
 from reconciler.importers.draft import QueueDraft
 from reconciler.importers.inventory import SourceNode, Tree, topology_document
+from reconciler.importers.quantities import parsed
 from reconciler.importers.slurm.accounts import AccountTree, tres_of
 from reconciler.importers.slurm.cluster import Machines, tree_of
 from reconciler.importers.slurm.files import ASSOCIATION, GRES, QOS, RESERVATION, SETTING, records_of
@@ -23,7 +24,6 @@ from reconciler.importers.system import Drawing, ImportSource, drawing_of
 from reconciler.model.problem import InvalidDocumentsError, problem_of
 from solver.model.quantities import Duration
 
-_T = TypeVar("_T")
 _AGING_BANDS: Final = 8
 _HALF_LIFE: Final = "168h"
 """What Slurm takes where PriorityDecayHalfLife is left out: seven days."""
@@ -134,7 +134,7 @@ class _Reading:
 
     def _duration(self, name: str) -> str | None:
         record = self.settings.get(name)
-        return None if record is None else _parsed(record, duration)
+        return None if record is None else parsed(record, (name,), duration, record.text(name))
 
     def _pools_of_partitions(self) -> dict[str, list[str]]:
         every = self.drawing.types.pools
@@ -247,7 +247,9 @@ Give sacctmgr's tables to share them by account"
         weight = self.value("priorityweightage")
         if weight.isdecimal() and int(weight):
             record = self.settings.get("prioritymaxage")
-            span = (_parsed(record, seconds) if record else None) or 7 * 24 * 3600
+            span = (
+                parsed(record, ("prioritymaxage",), seconds, record.text("prioritymaxage")) if record else None
+            ) or 7 * 24 * 3600
             rate = min(3600.0, round(_AGING_BANDS * 3600 / span, 3))
             for document in self.draft.documents:
                 if document.kind == "PriorityClass":
@@ -286,7 +288,8 @@ Give sacctmgr's tables to share them by account"
         spans = [each.number("gracetime", 0) for each in self.machines.partitions]
         for record in self._of_kind(QOS):
             written = record.text("gracetime")
-            spans.append(int(written) if written.isdecimal() else (seconds(written) or 0) if written else 0)
+            span = parsed(record, ("gracetime",), seconds, written) if written and not written.isdecimal() else written
+            spans.append(int(span or 0))
         longest = max(spans, default=0)
         return str(Duration(longest * 1000)) if longest else None
 
@@ -348,11 +351,3 @@ is in one pool"
             self.account.carried(record, ("include",), "", "the file is among those that were given")
         else:
             self.account.asked(record, ("include",), "", f"{wanted} is not among the files: give it too")
-
-
-def _parsed(record: SourceRecord, parse: Callable[[str], _T]) -> _T:
-    try:
-        return parse(record.text(record.name.lower()))
-    except ValueError as error:
-        problem = problem_of(record.origin, "time", f"{record.name}: {error}", "Correct it.")
-        raise InvalidDocumentsError([problem]) from error
