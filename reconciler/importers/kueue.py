@@ -284,6 +284,8 @@ this queue classes of its own (preemptible: false, mayBorrow: true) if it must n
             note = f"there is no ClusterQueue {wanted} in these files: give its file too"
             self.account.asked(record, ("spec", "clusterQueue"), "access.namespaces", note)
             return
+        # A namespace without a LocalQueue can use no ClusterQueue.
+        self.drawing.setting(None, unlistedNamespaces="refused")
         queue = self.draft.queues[above]
         if self._shares_by_use(record, wanted):
             queue = self._child(record, above, namespace)

@@ -76,7 +76,7 @@ class Machines:
             fields = {**defaults, **record.fields}
             for name in names:
                 if not self.given:
-                    self.nodes[name] = _node(name, fields, gpus)
+                    self.nodes[name] = _node(record, name, fields, gpus)
             self._note_node(record)
 
     def _note_node(self, record: SourceRecord) -> None:
@@ -143,9 +143,9 @@ class Machines:
             self.account.asked(record, ("nodes",), "pools", f"nothing describes {len(missing)} of these nodes: {shown}")
 
 
-def place_hosts(record: SourceRecord, key: str) -> list[str]:
-    """The nodes that a field lists. Raises InvalidDocumentsError."""
-    return _hosts(record, key, record.text(key))
+def place_hosts(record: SourceRecord, key: str, written: str | None = None) -> list[str]:
+    """The nodes that a field lists, or another text that stands there. Raises InvalidDocumentsError."""
+    return _hosts(record, key, record.text(key) if written is None else written)
 
 
 def _hosts(record: SourceRecord, key: str, written: str) -> list[str]:
@@ -157,7 +157,9 @@ def _hosts(record: SourceRecord, key: str, written: str) -> list[str]:
         raise InvalidDocumentsError([problem_of(place, "host-list", f"{record.label}: {error}", fix)]) from error
 
 
-def _node(name: str, fields: Mapping[str, Any], gpus: Mapping[str, tuple[str, int]]) -> SourceNode:
+def _node(
+    record: SourceRecord, name: str, fields: Mapping[str, Any], gpus: Mapping[str, tuple[str, int]]
+) -> SourceNode:
     kind, number = gpus_of_gres(fields.get("gres", ""))
     elsewhere, count = gpus.get(name) or gpus.get("") or ("", 0)
     kind, number = kind or elsewhere, number or count
@@ -166,7 +168,7 @@ def _node(name: str, fields: Mapping[str, Any], gpus: Mapping[str, tuple[str, in
     cpus = _number(fields, "cpus", 0) or sockets * _number(fields, "corespersocket", 1) * threads
     cpus -= _number(fields, "corespeccount", 0) * threads
     if not fields.get("corespeccount") and fields.get("cpuspeclist"):
-        cpus -= len(hosts(f"[{fields['cpuspeclist']}]"))
+        cpus -= len(place_hosts(record, "cpuspeclist", f"[{fields['cpuspeclist']}]"))
     memory = _number(fields, "realmemory", 1) - _number(fields, "memspeclimit", 0)
     state = str(fields.get("state", "")).lower()
     features = sorted(split_list(fields.get("feature", "") or fields.get("features", "")))
@@ -244,18 +246,16 @@ def _tree_of_file(account: ImportAccount, files: Sequence[SourceRecord]) -> tupl
     account.carried(record, ("topology",), "Topology")
     account.carried(record, ("cluster_default",), "Topology")
     if record.has("tree"):
-        switches = record.items("tree", "switches")
-        found = [
-            (str(each.get("switch")), _split(each.get("children")), _split(each.get("nodes"))) for each in switches
-        ]
+        switches = _texts(record.items("tree", "switches"), "switch", "children", "nodes")
+        found = [(each["switch"], _split(record, each["children"]), _split(record, each["nodes"])) for each in switches]
         account.carried(record, ("tree",), "Topology domains")
         return _switch_tree(found), record
     if record.has("block"):
         note = "jobs say how close they must be: blocks are islands, and have no sizes of their own"
         account.dropped(record, ("block", "block_sizes"), note)
         account.carried(record, ("block",), "Topology domains")
-        blocks = record.items("block", "blocks")
-        places = {node: (str(each.get("block")),) for each in blocks for node in _split(each.get("nodes"))}
+        blocks = _texts(record.items("block", "blocks"), "block", "nodes")
+        places = {node: (each["block"],) for each in blocks for node in _split(record, each["nodes"])}
         return Tree(("island",), places), record
     if record.has("flat"):
         account.carried(record, ("flat",), "", "nodes share nothing but the pool")
@@ -278,5 +278,10 @@ def _listed(record: SourceRecord, key: str) -> list[str]:
     return place_hosts(record, key) if record.has(key) else []
 
 
-def _split(written: object) -> list[str]:
-    return hosts(str(written)) if written else []
+def _split(record: SourceRecord, written: str) -> list[str]:
+    return place_hosts(record, "topology", written)
+
+
+def _texts(items: Sequence[Any], *keys: str) -> list[dict[str, str]]:
+    """Of each mapping in a list these keys as text; "" where one is left out."""
+    return [{key: str(each.get(key) or "") for key in keys} for each in items if isinstance(each, dict)]

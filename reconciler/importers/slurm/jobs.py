@@ -49,9 +49,16 @@ class SlurmQueue:
         records = [each for each in found["jobs"] if isinstance(each, dict)]
         # Jobs that say which devices they have come first: what the others have is taken from the rest.
         records.sort(key=lambda each: not _INDEX.search(" ".join(_listed(each.get("gres_detail")))))
-        jobs = [job for each in records for job in self._jobs(each)]
+        jobs = [job for each in records for job in self._readable(each)]
         time = Instant(_number(found.get("last_update")) * 1000) or now
         return snapshot_of(time, tuple(self.nodes.values()), tuple(sorted(jobs, key=lambda job: job.name)))
+
+    def _readable(self, record: Mapping[str, Any]) -> list[Job]:
+        try:
+            return list(self._jobs(record))
+        except ValueError as error:
+            self.left_out.append(f"{_name(record)}: {error}")
+            return []
 
     def _jobs(self, record: Mapping[str, Any]) -> Iterator[Job]:
         states = {str(state).upper() for state in _listed(record.get("job_state"))}

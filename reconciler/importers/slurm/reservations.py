@@ -9,7 +9,8 @@ from typing import Any, Final
 from reconciler.importers.draft import DocumentDraft
 from reconciler.importers.inventory import node_name
 from reconciler.importers.slugs import Slugs
-from reconciler.importers.slurm.hosts import hosts, split_list
+from reconciler.importers.slurm.cluster import place_hosts
+from reconciler.importers.slurm.hosts import split_list
 from reconciler.importers.source import SourceRecord
 from reconciler.importers.system import RESERVATIONS, Drawing
 from reconciler.model.problem import InvalidDocumentsError, problem_of
@@ -84,7 +85,7 @@ def _list(record: SourceRecord, what: str) -> list[str]:
 
 def _nodes(record: SourceRecord) -> list[str]:
     written = record.text(_key(record, "nodes"))
-    return [] if written in ("(null)", "") else hosts(written)
+    return [] if written in ("(null)", "") else place_hosts(record, _key(record, "nodes"))
 
 
 def _time(record: SourceRecord, what: str) -> datetime:

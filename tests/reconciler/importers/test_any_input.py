@@ -65,7 +65,7 @@ def attempt(system: str, *files: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("system", YAML)
 def test_a_document_with_something_else_in_it(system: str) -> None:
-    @worlds(400)
+    @worlds(160)
     @given(broken(YAML[system]))
     def holds(text: str) -> None:
         attempt(system, ("file.yaml", text))
@@ -73,7 +73,7 @@ def test_a_document_with_something_else_in_it(system: str) -> None:
     holds()
 
 
-@worlds(400)
+@worlds(160)
 @given(st.data())
 def test_lines_of_slurm_with_something_else_in_them(data: st.DataObject) -> None:
     files = []
@@ -89,7 +89,7 @@ def test_lines_of_slurm_with_something_else_in_them(data: st.DataObject) -> None
     attempt("slurm", *files)
 
 
-@worlds(200)
+@worlds(160)
 @given(st.data())
 def test_nodes_and_jobs_with_something_else_in_them(data: st.DataObject) -> None:
     kube = {"items": [kube_node("n1", 8)]}

@@ -174,6 +174,8 @@ def test_local_queues_are_access_under_the_name_that_pods_use() -> None:
     assert queues["language"]["access"] == {"namespaces": [{"name": "cats", "localQueues": ["lq"]}]}
     assert queues["vision-team"]["access"]["namespaces"][0]["default"] is True
     assert entry(found, "spec.clusterQueue", "lost").outcome == "asked"
+    # A namespace without a LocalQueue has none there either.
+    assert documents(found, "SchedulingPolicy")["default"]["unlistedNamespaces"] == "refused"
 
 
 def test_a_field_that_is_not_known_is_said() -> None:

@@ -169,6 +169,10 @@ def test_a_table_without_parents_is_refused_with_the_command_that_prints_them() 
     [
         ("NodeName=n[1-", "slurm.conf:20:1: error[host-list]"),
         ("Priority", "'Priority' is no pair KEY=VALUE"),
+        (
+            "PartitionName=p Nodes=c1 MaxTime=soon",
+            "slurm.conf:20:1: error[quantity]: PartitionName p: 'soon' is no time",
+        ),
         ("NodeName=u1 Gres=gpu:4 CPUs=2 RealMemory=8", "node u1 has 4 GPUs of no type"),
     ],
 )
