@@ -59,6 +59,9 @@ SECTIONS: Final = {
     },
     "Policy in Git": {
         "init": Subcommand("reconciler.cli.init:init", "Start a new policy repository."),
+        "import": Subcommand(
+            "reconciler.cli.policy_import:import_policy", "Write policy from another scheduler's configuration."
+        ),
         "validate": Subcommand(
             "reconciler.cli.validate:validate", "Check a policy repository, and say where it is wrong."
         ),
