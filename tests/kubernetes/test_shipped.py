@@ -38,11 +38,11 @@ REVIEWS = Resource("authorization.k8s.io/v1", "subjectaccessreviews")
 Objects = dict[tuple[str, str, str], dict[str, Any]]
 
 
-def chart(namespace: str = NAMESPACE, **values: object) -> Objects:
+def chart(namespace: str = NAMESPACE, release: str = "quorate", **values: object) -> Objects:
     """As helm renders it, `image__digest` being image.digest; the test is skipped where there is no helm."""
     given = {"policies.repo": REPOSITORY, **{key.replace("__", "."): value for key, value in values.items()}}
     try:
-        return keyed(charted(given, namespace))
+        return keyed(charted(given, namespace, release))
     except ComponentMissingError as missing:
         pytest.skip(str(missing))
 
@@ -177,6 +177,8 @@ def test_what_a_site_adds_comes_beside_what_is_there() -> None:
         ({"policies__repo": "https://token@git.example.com/policy.git"}, "/policies/repo"),
         ({"image__digest": "latest"}, "/image/digest"),
         ({"obzerve": True}, "obzerve"),
+        ({"fullnameOverride": "GPUs"}, "/fullnameOverride"),
+        ({"fullnameOverride": "a" * 53}, "/fullnameOverride"),
         ({"state__existingClaim": "history"}, "state.existingClaim: one pod can use it"),
     ],
 )
@@ -187,10 +189,55 @@ def test_the_chart_refuses_values(values: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.kubernetes
-def test_the_chart_refuses_another_namespace() -> None:
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        chart(namespace="gpus")
-    assert "add --namespace quorate-system" in refused.value.stderr
+@pytest.mark.parametrize("observe", [False, True])
+def test_the_chart_in_another_namespace_is_the_base_with_its_name_in_place_of_the_usual(observe: bool) -> None:
+    elsewhere = chart(namespace="gpus", observe=observe)
+    there = keyed(json.loads(json.dumps([*chart(observe=observe).values()]).replace(NAMESPACE, "gpus")))
+    assert elsewhere == there
+    if not observe:
+        assert elsewhere == without_namespace(keyed(base_objects("gpus")))
+
+
+RENAMED = ("quorate", "quorate-read", "quorate-write", "quorate-exec")
+"""What has its name for this installation alone. The rest there is once in a cluster, or once in the namespace."""
+
+
+def renamed(part: Any, own: str) -> Any:
+    """The same objects with names of their own: of them, of roles, of the account, and of the Service where it is asked."""
+    if isinstance(part, list):
+        return [renamed(each, own) for each in part]
+    if isinstance(part, str):
+        said = part.replace(f"{NAMESPACE}:quorate'", f"{NAMESPACE}:{own}'").replace(f'{NAMESPACE}:quorate"', f'{NAMESPACE}:{own}"')
+        return said.replace(f"=quorate.{NAMESPACE}.svc", f"={own}.{NAMESPACE}.svc")
+    if not isinstance(part, dict):
+        return part
+    changed = {key: renamed(value, own) for key, value in part.items()}
+    if "serviceAccountName" in changed:
+        changed["serviceAccountName"] = own
+    for each in (changed.get("metadata", {}), changed.get("roleRef", {}), *changed.get("subjects", ())):
+        if each.get("name") in RENAMED:
+            each["name"] = own + each["name"].removeprefix("quorate")
+    return changed
+
+
+@pytest.mark.kubernetes
+@pytest.mark.parametrize(
+    ("release", "values", "own"),
+    [
+        ("quorate", {"fullnameOverride": "gpu-scheduler"}, "gpu-scheduler"),
+        ("prod", {}, "prod-quorate"),
+        ("quorate-prod", {}, "quorate-prod"),
+        ("prod", {"nameOverride": "q"}, "prod-q"),
+    ],
+)
+def test_an_installation_has_the_name_of_its_release_or_its_own(release: str, values: Any, own: str) -> None:
+    everything = {"exec__enabled": True, "networkPolicy__egress": [{}]}
+    plain = json.dumps([*chart(**everything).values()]).replace('"quorate-egress"', f'"{own}-egress"')
+    label = values.get("nameOverride", "quorate")
+    called = plain.replace('"app.kubernetes.io/name": "quorate"', f'"app.kubernetes.io/name": "{label}"')
+    assert chart(release=release, **everything, **values) == keyed(renamed(json.loads(called), own))
+    told = notes({"policies.repo": REPOSITORY, "observe": True, **values}, "gpus", release)
+    assert f"kubectl -n gpus exec deploy/{own} -- quorate status" in told
 
 
 def documented(file: str) -> str:
