@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -61,7 +62,8 @@ def main(url: str, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     (out / ARCHIVE).write_bytes(archive)
     (out / "quorate.yaml").write_text(manifest(f"{url.rstrip('/')}/{ARCHIVE}", archive))
-    click.echo(f"{out / ARCHIVE}\n{out / 'quorate.yaml'}")
+    for name in (ARCHIVE, "quorate.yaml"):
+        click.echo(os.path.relpath(out / name))
 
 
 if __name__ == "__main__":

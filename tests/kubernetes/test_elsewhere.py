@@ -22,11 +22,16 @@ from reconciler.kubernetes.objects.resource import LEASES, NODES, PODS, Resource
 from reconciler.kubernetes.status.queue_status import QUEUES
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.sessions import ADMINS, CONFIG_MAPS, NAMESPACES, REAL, SOON_S, a_namespace, session
-from tests.kubernetes.test_run import POLICY, a_worker, gpu_nodes, until_bound
+from tests.kubernetes.test_run import a_worker, gpu_nodes, until_bound
 
 pytestmark = REAL
 
-assert POLICY  # what the fixture `plane` follows
+POLICY = {
+    "policies/queues.yaml": (
+        "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: research}\n"
+        "spec:\n  quota: [{gpuType: H100-SXM5-80GB, guaranteed: 8}]\n  access: {namespaces: [{name: test-*}]}\n"
+    ),
+}
 HERE = "gpus"
 REPOSITORY = "https://git.example.com/cluster/policy.git"
 DEPLOYMENTS = Resource("apps/v1", "deployments")
@@ -118,6 +123,9 @@ def test_it_runs_there_and_everything_of_its_own_is_there(elsewhere: Installed, 
             async with asyncio.timeout(SOON_S):
                 while not await shown(api):
                     await asyncio.sleep(0.05)
+                while await may_use_the_queue(api, "default"):
+                    await asyncio.sleep(0.05)
+            assert await may_use_the_queue(api, space)
             spaces = await api.get(NAMESPACES.path(), dict[str, Any])
             assert names.NAMESPACE not in {each["metadata"]["name"] for each in spaces["items"]}
 
@@ -130,6 +138,16 @@ async def shown(api: Api) -> bool:
     queues = await api.get(QUEUES.path(), dict[str, Any])
     there = {each["metadata"]["name"] for each in maps["items"]}
     return {"quorate-policy", "quorate-policy-namespaces"} <= there and len(queues["items"]) == 1
+
+
+async def may_use_the_queue(api: Api, space: str) -> bool:
+    """By the admission policy, which reads what the policy in Git says of namespaces from the ConfigMap there."""
+    try:
+        await api.create(f"{PODS.path(space)}?dryRun=All", a_worker("tried", "tried", 1))
+    except NotAllowedError as refused:
+        assert "'quorate-namespaces'" in str(refused)
+        return False
+    return True
 
 
 def test_what_keeps_others_out_knows_quorate_by_that_name_and_by_no_other(elsewhere: Installed) -> None:
@@ -146,9 +164,11 @@ def test_what_keeps_others_out_knows_quorate_by_that_name_and_by_no_other(elsewh
             noted = {"metadata": {"annotations": {names.ATTEMPT: "1"}}}
             with pytest.raises(NotAllowedError, match="Only Quorate writes its annotations"):
                 await usual.patch(PODS.path(space, "w"), noted)
-            with pytest.raises(NotAllowedError, match="Quorate changes and deletes only pods"):
-                await quorate.patch(PODS.path(space, "theirs"), noted)
             await refused_as_led_by_another(quorate, space)
+            leads = {"metadata": {"annotations": {"quorate.dev/leader": "another", "quorate.dev/epoch": "7"}}}
+            await quorate.patch(PODS.path(space, "w"), leads)
+            with pytest.raises(NotAllowedError, match="Quorate changes and deletes only pods"):
+                await quorate.patch(PODS.path(space, "theirs"), leads)
             copy = {"metadata": {"name": "quorate-policy-mine"}}
             with pytest.raises(NotAllowedError, match="Only Quorate writes this ConfigMap"):
                 await usual.create(CONFIG_MAPS.path(HERE), copy)
@@ -158,7 +178,7 @@ def test_what_keeps_others_out_knows_quorate_by_that_name_and_by_no_other(elsewh
                 await usual.create(QUEUES.path(), queue)
             await quorate.create(f"{QUEUES.path()}?dryRun=All", queue)
             with pytest.raises(NotAllowedError, match="neither binds nor evicts pods of its own namespace"):
-                await quorate.create(PODS.path(HERE, "any", "binding"), a_binding("any"))
+                await quorate.create(PODS.path(HERE, "any", "binding"), a_binding("any", leads))
 
     asyncio.run(story())
 
@@ -181,11 +201,9 @@ async def refused_as_led_by_another(quorate: Api, space: str) -> None:
             await asyncio.sleep(0.05)
 
 
-def a_binding(pod: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": pod, "labels": {names.FENCED: "true"}},
-        "target": {"kind": "Node", "name": "none"},
-    }
+def a_binding(pod: str, stamped: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": pod, "labels": {names.FENCED: "true"}, **stamped["metadata"]}
+    return {"metadata": metadata, "target": {"kind": "Node", "name": "none"}}
 
 
 def test_a_second_one_in_the_same_cluster_is_refused(elsewhere: Installed) -> None:
