@@ -18,9 +18,9 @@ definition of queues; and in its namespace the Lease and the ConfigMaps. Two sch
 {{- $own := include "quorate.fullname" .root }}
 {{- $account := printf "system:serviceaccount:%s:%s" .root.Release.Namespace $own }}
 {{- $label := printf "app.kubernetes.io/name: %s" (include "quorate.name" .root) }}
-{{- .text
+{{- $text := .text
   | replace "system:serviceaccount:quorate-system:quorate" $account
   | replace "quorate-system" .root.Release.Namespace
-  | replace "app.kubernetes.io/name: quorate" $label
-  | regexReplaceAll "(?m)^( +name: )quorate(-read|-write|-exec)?$" (printf "${1}%s${2}" $own) }}
+  | replace "app.kubernetes.io/name: quorate" $label }}
+{{- regexReplaceAll "(?m)^( +name: )quorate(-read|-write|-exec)?$" $text (printf "${1}%s${2}" $own) }}
 {{- end }}
