@@ -160,8 +160,9 @@ class Deployed:
         arguments = [written(argument, said) for argument in container["args"] if not argument.startswith("--listen=")]
         arguments += [f"--listen={HOST}:{port}", f"--identity={name}-1"]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("QUORATE_")} | said
-        program = self.programs.get(container["image"], ROOT)
-        return ProcessPod(name, arguments, environment, program, f"http://{HOST}:{port}", self.folder / f"{name}.log")
+        program, url = self.programs.get(container["image"], ROOT), f"http://{HOST}:{port}"
+        environment["QUORATE_SERVER"] = url  # what is run inside asks there: every pod has the usual port for itself
+        return ProcessPod(name, arguments, environment, program, url, self.folder / f"{name}.log")
 
 
 def written(argument: str, environment: Mapping[str, str]) -> str:
