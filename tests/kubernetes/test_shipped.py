@@ -117,6 +117,8 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     (role, _) = execs = objects_in((DEPLOY / "exec/rights.yaml").read_text())
     assert set(chart(exec__enabled=True)) - set(chart()) == set(keyed(execs))
     assert role["rules"][0]["resources"] == ["pods/exec"]
+    undisrupted = set(chart()) - set(chart(podDisruptionBudget__enabled=False))
+    assert undisrupted == {("PodDisruptionBudget", NAMESPACE, "quorate")}
     unfenced = set(chart()) - set(chart(fence__enabled=False))
     assert unfenced == set(keyed(objects_in((BASE / "fence.yaml").read_text())))
     unscoped = set(chart()) - set(chart(scope__enabled=False))
@@ -128,6 +130,11 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     ]["volumes"]
 
 
+OAUTH2: dict[str, Any] = {
+    "tokenUrl": "https://login.example.com/token",
+    "clientId": {"secret": {"name": "quorate-metrics", "key": "id"}},
+    "clientSecret": {"name": "quorate-metrics", "key": "secret"},
+}
 PLACED: dict[str, Any] = {
     "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
     "topologySpreadConstraints": [
@@ -177,6 +184,8 @@ def test_what_a_site_adds_comes_beside_what_is_there() -> None:
         ({"policies__repo": "https://token@git.example.com/policy.git"}, "/policies/repo"),
         ({"image__digest": "latest"}, "/image/digest"),
         ({"obzerve": True}, "obzerve"),
+        ({"serviceMonitor__interval": "soon"}, "/serviceMonitor/interval"),
+        ({"serviceMonitor__oauth2": OAUTH2, "serviceMonitor__authorization": {"type": "Bearer"}}, "/serviceMonitor"),
         ({"fullnameOverride": "GPUs"}, "/fullnameOverride"),
         ({"fullnameOverride": "a" * 53}, "/fullnameOverride"),
         ({"state__existingClaim": "history"}, "state.existingClaim: one pod can use it"),
@@ -186,6 +195,23 @@ def test_the_chart_refuses_values(values: dict[str, Any], said: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
         chart(**values)
     assert said in refused.value.stderr
+
+
+@pytest.mark.kubernetes
+def test_a_service_monitor_is_there_when_it_is_asked_for_and_finds_the_metrics() -> None:
+    key = ("ServiceMonitor", "gpus", "quorate")
+    assert key not in chart("gpus")
+    asked: dict[str, Any] = {"serviceMonitor__enabled": True, "serviceMonitor__labels": {"release": "prometheus"}}
+    everything = chart("gpus", **asked, serviceMonitor__interval="30s", serviceMonitor__oauth2=OAUTH2)
+    assert set(everything) - set(chart("gpus")) == {key}
+    monitor, service = everything[key], everything["Service", "gpus", "quorate"]
+    assert monitor["metadata"]["labels"] == {**service["metadata"]["labels"], "release": "prometheus"}
+    assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
+    assert monitor["spec"]["endpoints"] == [{"port": "api", "path": "/metrics", "interval": "30s", "oauth2": OAUTH2}]
+    assert "api" in {port["name"] for port in service["spec"]["ports"]}
+    (plain,) = chart("gpus", serviceMonitor__enabled=True)[key]["spec"]["endpoints"]
+    assert plain == {"port": "api", "path": "/metrics"}
+    assert key in chart("gpus", observe=True, serviceMonitor__enabled=True)
 
 
 @pytest.mark.kubernetes
