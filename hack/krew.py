@@ -1,4 +1,4 @@
-"""`python -m hack.krew --url URL`: what krew installs as `kubectl quorate`, an archive and the manifest that names it by checksum."""
+"""`python -m hack.krew --url URL`: what krew installs as `kubectl quorate`, and the manifest that names it by checksum."""
 
 from __future__ import annotations
 
@@ -54,7 +54,12 @@ def manifest(uri: str, archive: bytes) -> str:
 
 @click.command()
 @click.option("--url", required=True, help="The folder on the web where the archive will lie.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=ROOT / "build" / "krew", help="Where both are written.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=ROOT / "build" / "krew",
+    help="Where both are written.",
+)
 def main(url: str, out: Path) -> None:
     """Write the archive and quorate.yaml, and say where."""
     with tempfile.TemporaryDirectory() as folder:

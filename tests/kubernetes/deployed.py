@@ -1,6 +1,6 @@
-"""Quorate's own Deployment without containers: its pods are processes of this machine, started, replaced and ended as a rolling update does.
+"""Quorate's own Deployment without containers: its pods are processes, started, replaced and ended as a rolling update does.
 
-Imitated are the controllers of Deployments, Jobs and namespaces, and the kubelet of the pods, with `kubectl exec`. What is real: the
+Imitated are the controllers of Deployments, Jobs and namespaces, and the kubelet of the pods, with `kubectl exec`. Real are the
 objects, the API server that takes them, and the program with the arguments and the environment that its pod has.
 """
 
@@ -64,7 +64,8 @@ class ProcessPod:
         """As its readiness probe says."""
         async with asyncio.timeout(GOES_ON_S), aiohttp.ClientSession() as session:
             while True:
-                assert self.process and self.process.returncode is None, self.log.read_text()
+                assert self.process
+                assert self.process.returncode is None, self.log.read_text()
                 with suppress(aiohttp.ClientError):
                     async with session.get(f"{self.url}/readyz") as answer:
                         if answer.status == 200:
@@ -81,8 +82,8 @@ class ProcessPod:
 
 @dataclass
 class Deployed:
-    """`kubeconfig`: what its pods are given in place of their account's token. `repository`: what they follow in place of an address on
-    the web; None: what they are told. `programs`: where each image's version of the program is; others are this version.
+    """`kubeconfig`: what its pods are given in place of their account's token. `repository`: what they follow in place of an
+    address on the web; None: what they are told. `programs`: where each image's version of the program is; else it is this one.
     """
 
     api: Api

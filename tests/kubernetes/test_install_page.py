@@ -1,7 +1,7 @@
 """docs/kubernetes-install.md, word for word, on an API server without Quorate: from `kubectl create namespace` to uninstalling it.
 
-Replaced are what is not here: container engines, kind and ssh-keyscan do nothing, `helm` is kubectl with the base of the same objects
-where there is none, and controllers and kubelets are those of deployed.py. Dots that stand for what is a reader's own are filled in.
+What is not here is replaced: container engines, kind and ssh-keyscan do nothing; `helm`, where there is none, is kubectl with the
+base of the same objects; controllers and kubelets are those of deployed.py. Dots for what is a reader's own are filled in.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ case $1 in
 install)
   kubectl apply -k {BASE} ;;
 upgrade)
-  for said; do case $said in image.digest=*) kubectl -n {SPACE} set image deployment/quorate quorate=quorate@${{said#image.digest=}} ;; esac; done ;;
+  for said; do case $said in
+  image.digest=*) kubectl -n {SPACE} set image deployment/quorate quorate=quorate@${{said#image.digest=}} ;;
+  esac; done ;;
 uninstall)
   kubectl delete -k {BASE} ;;
 esac
@@ -94,7 +96,7 @@ def program(path: Path, text: str) -> None:
 @asynccontextmanager
 async def followed(site: Site, repository: Path, nodes: list[str]) -> AsyncIterator[tuple[Api, Deployed]]:
     """Somebody sits there, with nodes that have no GPUs yet; what is installed follows the repository."""
-    kubeconfig = shutil.copy(site.cluster.kubeconfig(ACCOUNT, GROUPS), site.folder / "account")
+    kubeconfig = Path(shutil.copy(site.cluster.kubeconfig(ACCOUNT, GROUPS), site.folder / "account"))
     async with session(site.cluster) as api, kubelet(api, nodes, PLAIN_NODE):
         deployed = Deployed(api, SPACE, site.folder, kubeconfig, repository)
         async with controlled(site.cluster, deployed):
@@ -163,9 +165,13 @@ def test_it_is_installed_looked_at_upgraded_and_taken_away_by_following_the_page
             await typed(site, upgrade.replace("sha256:...", f"sha256:{'b' * 64}"))
             await asked(site, ask)
             assert not before & {pod.name for pod in deployed.pods}
-            await typed(site, f"kubectl -n {SPACE} delete secret quorate-git; ssh-keygen -q -t ed25519 -N '' -f id_ed25519")
+            await typed(
+                site, f"kubectl -n {SPACE} delete secret quorate-git; ssh-keygen -q -t ed25519 -N '' -f id_ed25519"
+            )
             await typed(site, by_ssh)
-            await typed(site, uninstall.replace("kubectl delete namespace", "kubectl delete --ignore-not-found namespace"))
+            await typed(
+                site, uninstall.replace("kubectl delete namespace", "kubectl delete --ignore-not-found namespace")
+            )
             spaces = (await api.get(NAMESPACES.path(), dict[str, Any]))["items"]
             assert SPACE not in {each["metadata"]["name"] for each in spaces}
 

@@ -233,7 +233,9 @@ def renamed(part: Any, own: str) -> Any:
     if isinstance(part, list):
         return [renamed(each, own) for each in part]
     if isinstance(part, str):
-        said = part.replace(f"{NAMESPACE}:quorate'", f"{NAMESPACE}:{own}'").replace(f'{NAMESPACE}:quorate"', f'{NAMESPACE}:{own}"')
+        said = part.replace(f"{NAMESPACE}:quorate'", f"{NAMESPACE}:{own}'").replace(
+            f'{NAMESPACE}:quorate"', f'{NAMESPACE}:{own}"'
+        )
         return said.replace(f"=quorate.{NAMESPACE}.svc", f"={own}.{NAMESPACE}.svc")
     if not isinstance(part, dict):
         return part
@@ -257,7 +259,7 @@ def renamed(part: Any, own: str) -> Any:
     ],
 )
 def test_an_installation_has_the_name_of_its_release_or_its_own(release: str, values: Any, own: str) -> None:
-    everything = {"exec__enabled": True, "networkPolicy__egress": [{}]}
+    everything: Any = {"exec__enabled": True, "networkPolicy__egress": [{}]}
     plain = json.dumps([*chart(**everything).values()]).replace('"quorate-egress"', f'"{own}-egress"')
     label = values.get("nameOverride", "quorate")
     called = plain.replace('"app.kubernetes.io/name": "quorate"', f'"app.kubernetes.io/name": "{label}"')

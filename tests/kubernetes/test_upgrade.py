@@ -149,7 +149,7 @@ def test_an_upgrade_and_the_way_back_bind_each_pod_once_and_move_none(
     origin = Origin(tmp_path / "policy")
     origin.commit(POLICY)
     (tmp_path / "pods").mkdir()
-    kubeconfig = shutil.copy(empty.kubeconfig(ACCOUNT, GROUPS), tmp_path / "account")
+    kubeconfig = Path(shutil.copy(empty.kubeconfig(ACCOUNT, GROUPS), tmp_path / "account"))
 
     async def story() -> None:
         async with session(empty) as api, gpu_nodes(api, 4, "upgrade"):
