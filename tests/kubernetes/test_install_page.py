@@ -43,6 +43,8 @@ upgrade)
   for said; do case $said in
   image.digest=*) kubectl -n {SPACE} set image deployment/quorate quorate=quorate@${{said#image.digest=}} ;;
   esac; done ;;
+rollback)
+  kubectl -n {SPACE} set image deployment/quorate quorate=quorate:0.1.0 ;;
 uninstall)
   kubectl delete -k {BASE} ;;
 esac
@@ -148,7 +150,7 @@ def test_a_gang_starts_by_following_the_section_without_gpus(site: Site) -> None
 def test_it_is_installed_looked_at_upgraded_and_taken_away_by_following_the_page(site: Site) -> None:
     secret, helm, ask = (section("Install")[number] for number in (0, 1, -1))
     by_https, by_ssh = re.split(r"^# or ssh.*\n", secret, flags=re.MULTILINE)
-    upgrade, uninstall = section("Upgrade and uninstall")[0], section("Upgrade and uninstall")[-1]
+    upgrade, back, uninstall = section("Upgrade and uninstall")
     origin = Origin(site.folder / "policy")
     origin.commit({"policies/q.yaml": "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: q}\nspec: {}\n"})
 
@@ -161,10 +163,11 @@ def test_it_is_installed_looked_at_upgraded_and_taken_away_by_following_the_page
             for block in (*section("GPU nodes are Quorate's"), *section("The policy in the cluster")):
                 await typed(site, block)
             assert "policies__q.yaml" in await typed(site, section("The policy in the cluster")[0])
-            before = {pod.name for pod in deployed.pods}
-            await typed(site, upgrade.replace("sha256:...", f"sha256:{'b' * 64}"))
-            await asked(site, ask)
-            assert not before & {pod.name for pod in deployed.pods}
+            for change in (upgrade.replace("sha256:...", f"sha256:{'b' * 64}"), back):
+                before = {pod.name for pod in deployed.pods}
+                await typed(site, change)
+                await asked(site, ask)
+                assert not before & {pod.name for pod in deployed.pods}
             await typed(
                 site, f"kubectl -n {SPACE} delete secret quorate-git; ssh-keygen -q -t ed25519 -N '' -f id_ed25519"
             )
