@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from hack import krew
 
-URI = f"https://example.org/releases/{krew.ARCHIVE}"
+URI = f"https://example.com/releases/{krew.ARCHIVE}"
 SEMVER = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?")
 SHORT_MAX = 50
 """Characters of a description that `kubectl krew search` shows; krew's own rule for its index."""
@@ -96,7 +96,7 @@ def test_what_could_not_be_installed_leaves_nothing_behind(wheel: Path, tmp_path
 
 @pytest.mark.long
 def test_it_is_installed_by_the_first_call_and_runs(tmp_path: Path) -> None:
-    ran = CliRunner().invoke(krew.main, ["--url", "https://example.org/releases/", "--out", str(tmp_path)])
+    ran = CliRunner().invoke(krew.main, ["--url", "https://example.com/releases/", "--out", str(tmp_path)])
     assert ran.exit_code == 0, ran.output
     (plugin,) = yaml.safe_load_all((tmp_path / "quorate.yaml").read_text())
     assert {platform["uri"] for platform in plugin["spec"]["platforms"]} == {URI}
