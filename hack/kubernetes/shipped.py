@@ -29,10 +29,14 @@ LIMIT_S = 60
 PLURALS = {"NetworkPolicy": "networkpolicies", "ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
 
 
-def base_objects() -> tuple[dict[str, Any], ...]:
-    """The objects that deploy/kubernetes/kustomization.yaml lists, in its order: its files need no kustomize to be read."""
+def base_objects(namespace: str = NAMESPACE) -> tuple[dict[str, Any], ...]:
+    """The objects that deploy/kubernetes/kustomization.yaml lists, in its order: its files need no kustomize to be read.
+
+    `namespace`: another than theirs, put in its place everywhere, as docs/kubernetes-install.md has it done.
+    """
     (listed,) = objects_in((BASE / "kustomization.yaml").read_text())
-    return tuple(each for name in listed["resources"] for each in objects_in((BASE / name).read_text()))
+    texts = [(BASE / name).read_text().replace(NAMESPACE, namespace) for name in listed["resources"]]
+    return tuple(each for text in texts for each in objects_in(text))
 
 
 def kustomized(folder: Path) -> tuple[dict[str, Any], ...]:
@@ -40,19 +44,28 @@ def kustomized(folder: Path) -> tuple[dict[str, Any], ...]:
     return objects_in(_output([_program(KUSTOMIZE), "build", str(folder)]))
 
 
-def charted(values: Mapping[str, object], namespace: str = NAMESPACE) -> tuple[dict[str, Any], ...]:
+def charted(
+    values: Mapping[str, object], namespace: str = NAMESPACE, release: str = "quorate"
+) -> tuple[dict[str, Any], ...]:
     """What `helm template` makes of the chart. Raises ComponentMissingError, and CalledProcessError with what it said."""
-    return objects_in(_output([_program(HELM), "template", *_release(values, namespace)]))
+    return objects_in(_output([_program(HELM), "template", *_release(values, namespace, release)]))
 
 
-def notes(values: Mapping[str, object]) -> str:
+def notes(values: Mapping[str, object], namespace: str = NAMESPACE, release: str = "quorate") -> str:
     """What `helm install` says once it is done; it installs nothing. Raises as `charted` does."""
-    return _output([_program(HELM), "install", "--dry-run=client", *_release(values)]).partition("\nNOTES:\n")[2]
+    dry = [_program(HELM), "install", "--dry-run=client", *_release(values, namespace, release)]
+    return _output(dry).partition("\nNOTES:\n")[2]
 
 
-def _release(values: Mapping[str, object], namespace: str = NAMESPACE) -> list[str]:
+def installed_by_helm(kubeconfig: Path, values: Mapping[str, object], namespace: str, release: str = "quorate") -> None:
+    """`helm install`, in truth, with the namespace made. Raises as `charted` does."""
+    where = ["--kubeconfig", str(kubeconfig), "--create-namespace"]
+    _output([_program(HELM), "install", *_release(values, namespace, release), *where])
+
+
+def _release(values: Mapping[str, object], namespace: str, release: str) -> list[str]:
     arguments = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
-    return ["quorate", str(CHART), "--namespace", namespace, *arguments]
+    return [release, str(CHART), "--namespace", namespace, *arguments]
 
 
 def objects_in(text: str) -> tuple[dict[str, Any], ...]:

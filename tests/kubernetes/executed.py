@@ -27,9 +27,14 @@ class Door:
         self.run: list[tuple[str, str, list[str]]] = []
         self.ends: list[dict[str, Any] | None] = []
 
-    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+    async def opened(self, request: web.Request) -> web.WebSocketResponse:
+        """The channels of one command."""
         channels = web.WebSocketResponse(protocols=(PROTOCOL,))
         await channels.prepare(request)
+        return channels
+
+    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+        channels = await self.opened(request)
         here = request.match_info
         self.run.append((here["pod"], here["container"], request.query.getall("command")))
         await channels.send_bytes(b"\x01saving ...\n")
@@ -43,9 +48,9 @@ class Door:
 
 
 @asynccontextmanager
-async def executing(cluster: Cluster, api: Api, node: str) -> AsyncIterator[Door]:
+async def executing(cluster: Cluster, api: Api, node: str, door: Door | None = None) -> AsyncIterator[Door]:
     """Commands for pods of this node come to the door, within the block."""
-    door, app = Door(), web.Application()
+    door, app = door or Door(), web.Application()
     app.router.add_get("/exec/{namespace}/{pod}/{container}", door.serve)
     runner = web.AppRunner(app, shutdown_timeout=1)
     await runner.setup()

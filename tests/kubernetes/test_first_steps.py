@@ -55,6 +55,10 @@ def test_a_gang_is_bound_by_following_the_page(empty: Cluster, shells: Terminals
     asyncio.run(story())
 
 
+def test_no_command_of_the_page_is_left_out() -> None:
+    assert console_blocks((ROOT / "docs/kubernetes.md").read_text()) == console_blocks(SECTION)
+
+
 def follow(shells: Terminals) -> None:
     first, second = console_blocks(SECTION)
     init, namespace, serve = first.splitlines()

@@ -38,11 +38,11 @@ REVIEWS = Resource("authorization.k8s.io/v1", "subjectaccessreviews")
 Objects = dict[tuple[str, str, str], dict[str, Any]]
 
 
-def chart(namespace: str = NAMESPACE, **values: object) -> Objects:
+def chart(namespace: str = NAMESPACE, release: str = "quorate", **values: object) -> Objects:
     """As helm renders it, `image__digest` being image.digest; the test is skipped where there is no helm."""
     given = {"policies.repo": REPOSITORY, **{key.replace("__", "."): value for key, value in values.items()}}
     try:
-        return keyed(charted(given, namespace))
+        return keyed(charted(given, namespace, release))
     except ComponentMissingError as missing:
         pytest.skip(str(missing))
 
@@ -117,6 +117,8 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     (role, _) = execs = objects_in((DEPLOY / "exec/rights.yaml").read_text())
     assert set(chart(exec__enabled=True)) - set(chart()) == set(keyed(execs))
     assert role["rules"][0]["resources"] == ["pods/exec"]
+    undisrupted = set(chart()) - set(chart(podDisruptionBudget__enabled=False))
+    assert undisrupted == {("PodDisruptionBudget", NAMESPACE, "quorate")}
     unfenced = set(chart()) - set(chart(fence__enabled=False))
     assert unfenced == set(keyed(objects_in((BASE / "fence.yaml").read_text())))
     unscoped = set(chart()) - set(chart(scope__enabled=False))
@@ -128,6 +130,11 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     ]["volumes"]
 
 
+OAUTH2: dict[str, Any] = {
+    "tokenUrl": "https://login.example.com/token",
+    "clientId": {"secret": {"name": "quorate-metrics", "key": "id"}},
+    "clientSecret": {"name": "quorate-metrics", "key": "secret"},
+}
 PLACED: dict[str, Any] = {
     "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
     "topologySpreadConstraints": [
@@ -177,6 +184,10 @@ def test_what_a_site_adds_comes_beside_what_is_there() -> None:
         ({"policies__repo": "https://token@git.example.com/policy.git"}, "/policies/repo"),
         ({"image__digest": "latest"}, "/image/digest"),
         ({"obzerve": True}, "obzerve"),
+        ({"serviceMonitor__interval": "soon"}, "/serviceMonitor/interval"),
+        ({"serviceMonitor__oauth2": OAUTH2, "serviceMonitor__authorization": {"type": "Bearer"}}, "/serviceMonitor"),
+        ({"fullnameOverride": "GPUs"}, "/fullnameOverride"),
+        ({"fullnameOverride": "a" * 53}, "/fullnameOverride"),
         ({"state__existingClaim": "history"}, "state.existingClaim: one pod can use it"),
     ],
 )
@@ -187,10 +198,74 @@ def test_the_chart_refuses_values(values: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.kubernetes
-def test_the_chart_refuses_another_namespace() -> None:
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        chart(namespace="gpus")
-    assert "add --namespace quorate-system" in refused.value.stderr
+def test_a_service_monitor_is_there_when_it_is_asked_for_and_finds_the_metrics() -> None:
+    key = ("ServiceMonitor", "gpus", "quorate")
+    assert key not in chart("gpus")
+    asked: dict[str, Any] = {"serviceMonitor__enabled": True, "serviceMonitor__labels": {"release": "prometheus"}}
+    everything = chart("gpus", **asked, serviceMonitor__interval="30s", serviceMonitor__oauth2=OAUTH2)
+    assert set(everything) - set(chart("gpus")) == {key}
+    monitor, service = everything[key], everything["Service", "gpus", "quorate"]
+    assert monitor["metadata"]["labels"] == {**service["metadata"]["labels"], "release": "prometheus"}
+    assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
+    assert monitor["spec"]["endpoints"] == [{"port": "api", "path": "/metrics", "interval": "30s", "oauth2": OAUTH2}]
+    assert "api" in {port["name"] for port in service["spec"]["ports"]}
+    (plain,) = chart("gpus", serviceMonitor__enabled=True)[key]["spec"]["endpoints"]
+    assert plain == {"port": "api", "path": "/metrics"}
+    assert key in chart("gpus", observe=True, serviceMonitor__enabled=True)
+
+
+@pytest.mark.kubernetes
+@pytest.mark.parametrize("observe", [False, True])
+def test_the_chart_in_another_namespace_is_the_base_with_its_name_in_place_of_the_usual(observe: bool) -> None:
+    elsewhere = chart(namespace="gpus", observe=observe)
+    there = keyed(json.loads(json.dumps([*chart(observe=observe).values()]).replace(NAMESPACE, "gpus")))
+    assert elsewhere == there
+    if not observe:
+        assert elsewhere == without_namespace(keyed(base_objects("gpus")))
+
+
+RENAMED = ("quorate", "quorate-read", "quorate-write", "quorate-exec")
+"""What has its name for this installation alone. The rest there is once in a cluster, or once in the namespace."""
+
+
+def renamed(part: Any, own: str) -> Any:
+    """The same objects with names of their own: of them, of roles, of the account, and of the Service where it is asked."""
+    if isinstance(part, list):
+        return [renamed(each, own) for each in part]
+    if isinstance(part, str):
+        said = part.replace(f"{NAMESPACE}:quorate'", f"{NAMESPACE}:{own}'").replace(
+            f'{NAMESPACE}:quorate"', f'{NAMESPACE}:{own}"'
+        )
+        return said.replace(f"=quorate.{NAMESPACE}.svc", f"={own}.{NAMESPACE}.svc")
+    if not isinstance(part, dict):
+        return part
+    changed = {key: renamed(value, own) for key, value in part.items()}
+    if "serviceAccountName" in changed:
+        changed["serviceAccountName"] = own
+    for each in (changed.get("metadata", {}), changed.get("roleRef", {}), *changed.get("subjects", ())):
+        if each.get("name") in RENAMED:
+            each["name"] = own + each["name"].removeprefix("quorate")
+    return changed
+
+
+@pytest.mark.kubernetes
+@pytest.mark.parametrize(
+    ("release", "values", "own"),
+    [
+        ("quorate", {"fullnameOverride": "gpu-scheduler"}, "gpu-scheduler"),
+        ("prod", {}, "prod-quorate"),
+        ("quorate-prod", {}, "quorate-prod"),
+        ("prod", {"nameOverride": "q"}, "prod-q"),
+    ],
+)
+def test_an_installation_has_the_name_of_its_release_or_its_own(release: str, values: Any, own: str) -> None:
+    everything: Any = {"exec__enabled": True, "networkPolicy__egress": [{}]}
+    plain = json.dumps([*chart(**everything).values()]).replace('"quorate-egress"', f'"{own}-egress"')
+    label = values.get("nameOverride", "quorate")
+    called = plain.replace('"app.kubernetes.io/name": "quorate"', f'"app.kubernetes.io/name": "{label}"')
+    assert chart(release=release, **everything, **values) == keyed(renamed(json.loads(called), own))
+    told = notes({"policies.repo": REPOSITORY, "observe": True, **values}, "gpus", release)
+    assert f"kubectl -n gpus exec deploy/{own} -- quorate status" in told
 
 
 def documented(file: str) -> str:
