@@ -8,9 +8,10 @@ from typing import Final
 
 import msgspec
 
+from reconciler.control.ends_tally import LOSSES, LossCause
 from reconciler.control.leader_actions import LeaderActions
-from reconciler.lifecycle.checkpoints.lost_work import lost_words
-from reconciler.lifecycle.jobs.outcome import outcome_of
+from reconciler.lifecycle.checkpoints.lost_work import lost_gpu_s, lost_words, whole_of
+from reconciler.lifecycle.jobs.outcome import failure_of, outcome_of
 from reconciler.lifecycle.jobs.settlements import (
     AskToLeave,
     AskToStop,
@@ -108,6 +109,8 @@ class SettlementBatch(LeaderActions):
         for one in failed:
             self.plane.jobs.retry(self.epoch, one.job, one.failure)
         self.plane.history.record_events(map(self._goes_on, failed))
+        for one in failed:
+            self.plane.tally.failed(one.failure.kind, "outlived" if isinstance(one, Outlive) else "retried")
 
     def _goes_on(self, after: Outlive | Retry) -> Event:
         if isinstance(after, Outlive):
@@ -129,22 +132,40 @@ class SettlementBatch(LeaderActions):
             self.event(outcome.state, job, outcome.message, outcome.state, outcome.attempt)
             for job, outcome in outcomes.items()
         )
+        for one in ended:
+            kind = failure_of(one)
+            if kind is not None:
+                self.plane.tally.failed(kind, "failed")
 
     def _give_back(self, over: Sequence[GiveBack]) -> None:
         if not over:
             return
         now, records = self.plane.clock.now(), self.plane.jobs.named([one.job for one in over])
-        lost = {name: self._lost(record, now) for name, record in records.items() if record.outcome is None}
+        lost = {one.job: self._lost(records[one.job], one.attempt, now) for one in over}
         self.plane.ledger.release_all(self.epoch, [(one.job, one.attempt) for one in over], now)
         self.plane.history.record_events(self._gave_back(one, records[one.job], lost.get(one.job, "")) for one in over)
 
-    def _lost(self, record: JobRecord, now: Instant) -> str:
+    def _lost(self, record: JobRecord, attempt: int, now: Instant) -> str:
         """What a job that goes on later loses, said before its claim is gone; what it saved is to be read again by then."""
-        claim = self.plane.ledger.held_by(record.name)
-        lost = lost_words(claim, self.plane.checkpoints.of(record.name), now) if claim else ""
+        if record.outcome is not None and record.outcome.state != "failed":
+            return ""
+        claim, saved = self.plane.ledger.held_by(record.name), self.plane.checkpoints.of(record.name)
+        if claim is not None and claim.running_since is not None:
+            cause = self._ended_by(record, attempt)
+            if cause is not None and record.spec.type != "service":
+                self.plane.tally.lost(cause, lost_gpu_s(claim, whole_of(claim, saved), now))
+        if record.outcome is not None:
+            return ""
         if record.spec.checkpoint is not None:
             self.plane.checkpoints.doubt(self.epoch, record.name)
-        return lost
+        return lost_words(claim, saved, now) if claim else ""
+
+    def _ended_by(self, record: JobRecord, attempt: int) -> LossCause | None:
+        """By what an attempt ended; None: by nothing that is counted."""
+        if record.outcome is not None or record.failed_in(attempt):
+            return "failure"
+        stop = self.plane.ledger.asked(f"stop/{record.name}/{attempt}")
+        return LOSSES.get(stop.purpose) if stop is not None else None
 
     def _gave_back(self, over: GiveBack, record: JobRecord, lost: str) -> Event:
         state = None if record.outcome else state_after(record, over.attempt)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping
-from typing import get_args
+from typing import NamedTuple, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -18,6 +18,7 @@ from solver.checker.alarm import SHORTFALLS
 from solver.model.snapshot import Snapshot
 from solver.plan.plan import Inadmissible, Plan, Waits
 from solver.plan.violation import Violation
+from solver.policy.policy import Policy
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -29,6 +30,8 @@ class Metrics:
     """Feed it each round; `text` is what a scrape reads. Threads may share it."""
 
     def __init__(self) -> None:
+        # A series beside each counter and histogram that says when it began: none of ours is kept anywhere but in this process.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._phases = Histogram(
             "quorate_round_phase_seconds",
@@ -58,12 +61,13 @@ class Metrics:
         phase_ms: Mapping[str, float],
         by_hand: Iterable[Intervention] = (),
         shortfalls: Iterable[Violation] = (),
+        policy: Policy | None = None,
     ) -> None:
         """Count a round: the gauges show its plan, what that falls short of, its snapshot and what was done by hand."""
         for phase, duration_ms in phase_ms.items():
             self._phases.labels(phase).observe(duration_ms / 1_000)
         self._rounds.labels(plan.certificate.stage).inc()
-        self._latest.seen = snapshot, plan, tuple(by_hand), tuple(shortfalls)
+        self._latest.seen = _Round(snapshot, plan, tuple(by_hand), tuple(shortfalls), policy)
 
     def fault(self) -> None:
         """Count a round in which the solver's first plan could not be acted on."""
@@ -78,23 +82,37 @@ class Metrics:
         return generate_latest(self._registry)
 
 
+class _Round(NamedTuple):
+    """`policy` None: any name of a queue counts as one."""
+
+    snapshot: Snapshot
+    plan: Plan
+    by_hand: tuple[Intervention, ...]
+    shortfalls: tuple[Violation, ...]
+    policy: Policy | None
+
+    def queue(self, name: str) -> str:
+        """For a label; "" for one that policy does not know: anybody may make one up."""
+        return name if self.policy is None or self.policy.queue(name) else ""
+
+
 class _LatestRound(Collector):
     """Gauges read from one round at the moment of the scrape, so that they agree with each other."""
 
     def __init__(self) -> None:
-        self.seen: tuple[Snapshot, Plan, tuple[Intervention, ...], tuple[Violation, ...]] | None = None
+        self.seen: _Round | None = None
         self._worked_out: tuple[object, tuple[Metric, ...]] = None, ()
 
     def collect(self) -> Iterator[Metric]:
         seen, (of, gauges) = self.seen, self._worked_out
         if seen is not None and of is not seen:
-            snapshot, plan, by_hand, shortfalls = seen
             gauges = (
-                *_plan_gauges(plan),
-                _gpus(snapshot),
-                _partitioning(snapshot),
-                _interventions(by_hand),
-                _shortfalls(shortfalls),
+                *_plan_gauges(seen.plan),
+                *_jobs(seen),
+                _gpus(seen.snapshot),
+                _partitioning(seen.snapshot),
+                _interventions(seen.by_hand),
+                _shortfalls(seen.shortfalls),
             )
             self._worked_out = seen, gauges
         yield from gauges
@@ -123,8 +141,14 @@ def _plan_gauges(plan: Plan) -> Iterator[Metric]:
         "GPUs by which entitled layers may fall short of their bounds.",
         value=plan.certificate.entitled_unproven,
     )
+
+
+def _jobs(seen: _Round) -> Iterator[Metric]:
+    """By their own queue: those of the queues below it are not in it."""
     waiting = Tally(
-        (verdict.queue, reason_code(verdict)) for verdict in plan.verdicts if isinstance(verdict, Waits | Inadmissible)
+        (seen.queue(verdict.queue), reason_code(verdict))
+        for verdict in seen.plan.verdicts
+        if isinstance(verdict, Waits | Inadmissible)
     )
     pending = GaugeMetricFamily(
         "quorate_jobs_pending", "Jobs left waiting by the most telling reason.", labels=["queue", "reason"]
@@ -132,6 +156,11 @@ def _plan_gauges(plan: Plan) -> Iterator[Metric]:
     for labels, jobs in sorted(waiting.items()):
         pending.add_metric(labels, jobs)
     yield pending
+    holding = Tally(seen.queue(job.spec.queue) for job in seen.snapshot.jobs if job.phase != "pending")
+    running = GaugeMetricFamily("quorate_jobs_running", "Jobs that hold what they need.", labels=["queue"])
+    for queue in sorted({queue.name for queue in seen.policy.queues} | {*holding} if seen.policy else holding):
+        running.add_metric([queue], holding[queue])
+    yield running
 
 
 def reason_code(verdict: Waits | Inadmissible) -> str:

@@ -16,6 +16,7 @@ from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.control.control import LEASE, PolicySource
+from reconciler.control.job_tally import JobTally
 from reconciler.control.metrics import Metrics
 from reconciler.control.use_summary import KnownUse, LatestUse
 from reconciler.gitops.source.mirror import GitMirror
@@ -46,6 +47,7 @@ from reconciler.server.reporter import Reporter
 from reconciler.server.round_process import round_worker
 from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
+from reconciler.store.figures import StoreFigures
 from reconciler.store.store import open_store
 from solver.model.snapshot import Snapshot
 
@@ -79,7 +81,8 @@ def parts_on_kubernetes(
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)
     store = closing.enter_context(shut(open_store(folder.database)))
-    history = LoggedHistory(store.history, log)
+    tally = JobTally(counts_ends=False, decides=on.observed is None)
+    history = LoggedHistory(store.history, log, tally)
 
     def last_seen() -> Snapshot | None:
         return runner.status.last.snapshot if runner.status.last else None
@@ -95,8 +98,8 @@ def parts_on_kubernetes(
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)
 
-    runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log).hear)
-    for figures in (WebhookFigures(store.alerts), FollowedFigures(runner)):
+    runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log, tally).hear)
+    for figures in (WebhookFigures(store.alerts), FollowedFigures(runner), StoreFigures(store.database), tally):
         metrics.add(figures)
     standing = KubernetesStatus(runner.followed, git.standing)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)

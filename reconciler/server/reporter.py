@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.control.job_tally import JobTally
 from reconciler.control.metrics import Metrics
 from reconciler.control.runner import Condition, LoopStatus
 from solver.plan.violation import Violation
@@ -20,6 +21,7 @@ class Reporter:
 
     metrics: Metrics
     log: FilteringBoundLogger
+    tally: JobTally = field(default_factory=JobTally)
     _said: tuple[str, str] = field(default=("", ""))
     _short: frozenset[str] = frozenset()
 
@@ -27,7 +29,10 @@ class Reporter:
         """One pass is over."""
         if status.condition in _DECIDES and status.last is not None:
             last = status.last
-            self.metrics.observe(last.snapshot, last.plan, last.phase_ms, last.by_hand, last.shortfalls)
+            self.metrics.observe(last.snapshot, last.plan, last.phase_ms, last.by_hand, last.shortfalls, last.policy)
+            self.tally.rules(last.policy)
+            if last.is_whole:
+                self.tally.foretell(last.plan)
             self._tell_of(last.shortfalls)
             if status.last.fault:
                 self.metrics.fault()
