@@ -12,6 +12,7 @@ from reconciler.cli.agents_options import agents_options, agents_settings, refus
 from reconciler.cli.connections_options import connection_settings, connections_options
 from reconciler.cli.console_options import console_options, console_settings
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
+from reconciler.cli.metrics_options import metrics_options, metrics_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
 from reconciler.cli.store_options import store_options
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     help="Where the API listens, else QUORATE_LISTEN; port 0: any.",
 )
 @console_options
+@metrics_options
 @connections_options
 @click.option(
     "--tokens",
@@ -142,6 +144,7 @@ def _settings(
     from reconciler.server.settings import Settings
 
     store, connections, console = _store_settings(others), connection_settings(others), console_settings(others)
+    metrics = metrics_settings(others)
     return Settings(
         policies=policies_repo,
         branch=branch,
@@ -163,6 +166,7 @@ def _settings(
         store=store,
         connections=connections,
         round_worker_from=round_worker_from,
+        metrics=metrics,
         **console,
     )
 

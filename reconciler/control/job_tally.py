@@ -56,29 +56,40 @@ class JobTally(Collector):
         self._by_name: Mapping[JobName, Job] | None = None
         self._starting: dict[JobName, _Facts] = {}
         self._foretold: dict[JobName, Instant] = {}
-        self._starts = Counter("quorate_job_starts", "Attempts that were given what they need.", ["queue"])
+        self._starts = Counter(
+            "quorate_job_starts", "Attempts that were given what they need.", ["queue"], registry=None
+        )
         self._waits = Histogram(
             "quorate_job_queue_seconds",
             "From the submission of a job to its first start, whatever it waited for.",
             ["priority_class"],
             buckets=_QUEUE_BUCKETS_S,
+            registry=None,
         )
         self._evictions = Counter(
-            "quorate_evictions", "Jobs that rounds asked to leave or to shrink, by why.", ["queue", "means"]
+            "quorate_evictions",
+            "Jobs that rounds asked to leave or to shrink, by why.",
+            ["queue", "means"],
+            registry=None,
         )
         self._errors = Histogram(
             "quorate_forecast_error_seconds",
             "By how much jobs started earlier or later than they were told first.",
             ["direction"],
             buckets=_ERROR_BUCKETS_S,
+            registry=None,
         )
         self._failures = Counter(
-            "quorate_job_failures", "Failures of jobs by their kind, and what followed.", ["kind", "follow"]
+            "quorate_job_failures",
+            "Failures of jobs by their kind, and what followed.",
+            ["kind", "follow"],
+            registry=None,
         )
         self._lost = Counter(
             "quorate_gpu_lost_seconds",
             "GPU-seconds of work since the last checkpoint, of attempts that are over.",
             ["cause"],
+            registry=None,
         )
         for direction in ("early", "late"):
             self._errors.labels(direction)

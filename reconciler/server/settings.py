@@ -60,6 +60,15 @@ class AgentsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Of metrics that have an address of their own. `token`: the file with what is asked for there; None: nothing is."""
+
+    host: str
+    port: int
+    token: Path | None
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionSettings:
     """Of those to the API. None: as many as the limit of open files leaves, and half of them for one peer."""
 
@@ -79,6 +88,7 @@ class Settings:
     `connections`: how many others may open to the API, and how long they may take.
     `cluster`: which one's policy, where there are several. `kubernetes`: jobs are pods there; None: processes here.
     `agents`: jobs run on machines with agents; None: on this one. `store`: a PostgreSQL database; None: SQLite in the folder.
+    `metrics`: where they are served as well; None: with the API alone.
     `round_worker_from`: of clusters with so many GPUs rounds are decided in a process of their own; None: as is usual.
     """
 
@@ -105,6 +115,7 @@ class Settings:
     round_worker_from: int | None = None
     external_url: str = ""
     client_secrets: Mapping[str, Path] = field(default_factory=dict)
+    metrics: MetricsSettings | None = None
 
     @property
     def tasks(self) -> Path:

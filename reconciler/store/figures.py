@@ -24,6 +24,7 @@ class StoreFigures(Collector):
             "How long transactions of the store took, with waits for connections and locks and what is done between.",
             ["kind"],
             buckets=_BUCKETS_S,
+            registry=None,
         )
         for kind in ("read", "write"):
             self._transactions.labels(kind)

@@ -1,0 +1,46 @@
+"""The options of `quorate run` that give metrics an address and a token of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli.params import AddressParam
+
+if TYPE_CHECKING:
+    from reconciler.server.settings import MetricsSettings
+
+OPTIONS = (
+    click.option(
+        "--metrics-listen",
+        type=AddressParam(),
+        metavar="HOST:PORT",
+        help="Serve /metrics there as well, and nothing else; port 0: any.  [default: with the API alone]",
+    ),
+    click.option(
+        "--metrics-token",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="What is asked for there (mode 0600). It is read for each scrape. Beyond loopback there has to be one.",
+    ),
+)
+
+
+def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """All of them, in this order."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def metrics_settings(options: dict[str, Any]) -> MetricsSettings | None:
+    """Taken out of the options. Raises click.UsageError."""
+    from reconciler.server.settings import MetricsSettings
+
+    listen, token = options.pop("metrics_listen"), options.pop("metrics_token")
+    if listen is None and token is not None:
+        raise click.UsageError("--metrics-token is asked for by --metrics-listen. Add that, or leave it out.")
+    return None if listen is None else MetricsSettings(listen.host, listen.port, token)
