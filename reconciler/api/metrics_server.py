@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from reconciler.access.token_file import TokenFileError
 from reconciler.api.guard import InsecureBindingError, bearer_of, is_loopback
 from reconciler.api.server import HttpServer
 from reconciler.connections.limits import ConnectionLimits
@@ -40,7 +41,11 @@ class MetricsServer(HttpServer):
     def _answer(self, request: Request) -> Response:
         """In a thread of its own: figures may be worked out, and the token is a file."""
         given = bearer_of(request)
-        if self._token is not None and not (given and secrets.compare_digest(given.encode(), self._token().encode())):
+        try:
+            wanted = self._token() if self._token is not None else None
+        except TokenFileError:
+            return PlainTextResponse("The file of --metrics-token holds no token any more: mend it.\n", 503)
+        if wanted is not None and not (given and secrets.compare_digest(given.encode(), wanted.encode())):
             told = "Send the token of --metrics-token as `Authorization: Bearer TOKEN`.\n"
             return PlainTextResponse(told, 401, {"WWW-Authenticate": "Bearer"})
         return Response(self._text(), media_type=CONTENT_TYPE)
