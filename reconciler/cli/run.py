@@ -11,6 +11,7 @@ from reconciler.cli.accounts_options import accounts_of, accounts_options
 from reconciler.cli.agents_options import agents_options, agents_settings, refuse_beside_agents
 from reconciler.cli.connections_options import connection_settings, connections_options
 from reconciler.cli.console_options import console_options, console_settings
+from reconciler.cli.dcgm_options import dcgm_options, dcgm_settings
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
 from reconciler.cli.metrics_options import metrics_options, metrics_settings
 from reconciler.cli.output import CommandFailedError
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
 )
 @agents_options
 @kubernetes_options
+@dcgm_options
 @click.option(
     "--round-worker-from",
     type=click.IntRange(min=0),
@@ -144,7 +146,7 @@ def _settings(
     from reconciler.server.settings import Settings
 
     store, connections, console = _store_settings(others), connection_settings(others), console_settings(others)
-    metrics = metrics_settings(others)
+    metrics, dcgm = metrics_settings(others), dcgm_settings(others)
     return Settings(
         policies=policies_repo,
         branch=branch,
@@ -162,7 +164,7 @@ def _settings(
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
         agents=agents_settings(others),
-        kubernetes=kubernetes_settings(**others),
+        kubernetes=kubernetes_settings(**others, dcgm=dcgm),
         store=store,
         connections=connections,
         round_worker_from=round_worker_from,

@@ -18,7 +18,6 @@ from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.control.control import LEASE, PolicySource
 from reconciler.control.job_tally import JobTally
 from reconciler.control.metrics import Metrics
-from reconciler.control.use_summary import KnownUse, LatestUse
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.kubernetes.client.credentials import Credentials
@@ -37,6 +36,7 @@ from reconciler.kubernetes.objects.pod_ownership import PodOwnership
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.watch_status import FollowedFigures
 from reconciler.server.alerts import alert_services
+from reconciler.server.exported_use import exported_use
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.history_log import LoggedHistory
 from reconciler.server.kubernetes_status import KubernetesStatus
@@ -99,7 +99,9 @@ def parts_on_kubernetes(
         return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)
 
     runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log, tally).hear)
-    for figures in (WebhookFigures(store.alerts), FollowedFigures(runner), StoreFigures(store.database), tally):
+    use = exported_use(on.dcgm, store.gpu_uses, git.standing, lambda: runner, lambda: memory.epoch, clock, log)
+    of_store = WebhookFigures(store.alerts), StoreFigures(store.database)
+    for figures in (*of_store, FollowedFigures(runner), tally, *use.figures):
         metrics.add(figures)
     standing = KubernetesStatus(runner.followed, git.standing)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
@@ -111,12 +113,13 @@ def parts_on_kubernetes(
     alias_key = read_or_make_token(folder.alias_key, "key")
     asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None
     return Parts(
-        services_of(*asked, cluster=standing, use=KnownUse(LatestUse(dict, clock), None)),
+        services_of(*asked, cluster=standing, use=use.known),
         (
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
             ServerThread("alerts", alerts.run, alerts.stop),
             ServerThread("pruning", pruning.run, pruning.stop),
+            *use.members,
         ),
         store,
         ending="they go on; the next leader finds them",

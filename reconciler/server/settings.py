@@ -16,6 +16,16 @@ from solver.model.quantities import Duration
 
 
 @dataclass(frozen=True, slots=True)
+class DcgmSettings:
+    """Where dcgm-exporter is read: at a Prometheus' HTTP API, with a `token` if it wants one, or at exporters themselves."""
+
+    url: str
+    is_prometheus: bool
+    token: Path | None
+    interval: Duration
+
+
+@dataclass(frozen=True, slots=True)
 class KubernetesSettings:
     """Of a cluster with pods as jobs. `kubeconfig` (): what a pod is given, else what kubectl would read; several are merged.
 
@@ -23,7 +33,7 @@ class KubernetesSettings:
 
     `namespace` and `lease`: where leaders are elected. `qps`, `burst`: how many requests leave, at most. `observed`: only look,
     and at whose pods. `mirror_policy`: the policy in force is shown there as ConfigMaps.
-    `mig_configs`: namespace and name of the ConfigMap of the MIG manager.
+    `mig_configs`: namespace and name of the ConfigMap of the MIG manager. `dcgm`: what tells what GPUs do; None: nothing does.
     """
 
     kubeconfig: tuple[Path, ...]
@@ -36,6 +46,7 @@ class KubernetesSettings:
     mig_configs: tuple[str, str]
     observed: PodOwnership | None = None
     mirror_policy: bool = False
+    dcgm: DcgmSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

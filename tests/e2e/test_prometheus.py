@@ -46,12 +46,12 @@ class Prometheus:
     """Asked over its HTTP API."""
 
     def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}"
 
     def get(self, path: str, **query: str) -> Any:
         """None while it does not answer."""
         try:
-            with urlopen(f"{self._url}/api/v1/{path}?{urlencode(query)}", timeout=5) as answer:
+            with urlopen(f"{self.url}/api/v1/{path}?{urlencode(query)}", timeout=5) as answer:
                 told = json.load(answer)
         except OSError:
             return None
@@ -101,7 +101,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 def port_of(plane: ControlPlane, event: str) -> int:
-    port = urlsplit(plane.logged(event)[-1]["url"]).port
+    port: int | None = urlsplit(plane.logged(event)[-1]["url"]).port
     assert port is not None
     return port
 
@@ -118,7 +118,7 @@ def scraped(plane: ControlPlane, token: str = TOKEN) -> str:
 
 def test_a_real_prometheus_reads_all_of_it_and_answers(plane: ControlPlane, tmp_path: Path) -> None:
     api, own = port_of(plane, "listening"), port_of(plane, "listening-for-metrics")
-    jobs = [
+    jobs: list[dict[str, Any]] = [
         {
             "job_name": "api",
             "authorization": {"credentials_file": str(plane.folder.token)},

@@ -34,7 +34,7 @@ def job(name: str, shape: Shape) -> Job:
         ([Shape(gpus=4)], {H100: 3}),
         ([Shape(gpus=2), Shape(gpus=3)], {H100: 0}),
         ([Shape(gpus=1, cpu=Cpu(40_000))], {H100: 2}),
-        ([Shape(gpus=1, gpu_types=(A100,))], {H100: 3}),
+        ([Shape(gpus=1, gpu_types=(A100,))], {}),
         ([Shape(gpus=0)], {}),
     ],
 )
