@@ -1,4 +1,4 @@
-"""The options of `quorate run` that give metrics an address and a token of their own."""
+"""The options of `quorate run` for what watches it: metrics with an address and a token of their own, and traces."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ OPTIONS = (
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
         help="What is asked for there (mode 0600). It is read for each scrape. Beyond loopback there has to be one.",
+    ),
+    click.option(
+        "--traces",
+        is_flag=True,
+        help="Send traces of passes by OTLP over HTTP, where OTEL_EXPORTER_OTLP_ENDPOINT says (needs `quorate[otel]`).",
     ),
 )
 

@@ -137,6 +137,7 @@ def _settings(
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     round_worker_from: int | None,
+    traces: bool,
     insecure_no_auth: bool,
     **others: Any,
 ) -> Settings:
@@ -169,6 +170,7 @@ def _settings(
         connections=connections,
         round_worker_from=round_worker_from,
         metrics=metrics,
+        traces=traces,
         **console,
     )
 
@@ -227,6 +229,7 @@ def _failures() -> tuple[type[Exception], ...]:
     from reconciler.server.kubernetes_cluster import KubernetesFailedError
     from reconciler.server.process import ServerEndedError
     from reconciler.server.terms import IdentityError
+    from reconciler.server.traces import TracesUnavailableError
     from reconciler.server.webhook_secret import WebhookSecretError
 
     return (
@@ -245,6 +248,7 @@ def _failures() -> tuple[type[Exception], ...]:
         StateFolderError,
         StoreUnusableError,
         TokenFileError,
+        TracesUnavailableError,
         UnsafeSecretsError,
         WebhookSecretError,
     )

@@ -47,6 +47,7 @@ from reconciler.server.reporter import Reporter
 from reconciler.server.round_process import round_worker
 from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
+from reconciler.server.traces import pass_traces
 from reconciler.store.figures import StoreFigures
 from reconciler.store.store import open_store
 from solver.model.snapshot import Snapshot
@@ -98,7 +99,8 @@ def parts_on_kubernetes(
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)
 
-    runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log, tally).hear)
+    trace = pass_traces(settings.traces, clock, closing)
+    runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log, tally, trace).hear)
     use = exported_use(on.dcgm, store.gpu_uses, git.standing, lambda: runner, lambda: memory.epoch, clock, log)
     of_store = WebhookFigures(store.alerts), StoreFigures(store.database)
     for figures in (*of_store, FollowedFigures(runner), tally, *use.figures):

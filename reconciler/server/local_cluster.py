@@ -49,6 +49,7 @@ from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
 from reconciler.server.store_access import opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.terms import open_to_accounts, terms_of
+from reconciler.server.traces import pass_traces
 from reconciler.server.use_keeper import (
     UseFiguresCollector,
     UseKeeper,
@@ -95,7 +96,8 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     metrics = _metrics(store, disks, starts, UseFiguresCollector(book, use, seen), tally, *place.figures)
     keeping = UseKeeper(book, store.gpu_uses, lambda: runner.epoch())  # noqa: PLW0108
     events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
-    runner = _runner(plane, narrow, events, Reporter(metrics, log, tally), git.follower, is_shared=is_shared)
+    reporter = Reporter(metrics, log, tally, pass_traces(settings.traces, clock, closing))
+    runner = _runner(plane, narrow, events, reporter, git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
     alias_key = read_or_make_token(folder.alias_key, "key")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.control.job_tally import JobTally
 from reconciler.control.metrics import Metrics
+from reconciler.control.passes import Pass
 from reconciler.control.runner import Condition, LoopStatus
 from solver.plan.violation import Violation
 
@@ -22,6 +23,7 @@ class Reporter:
     metrics: Metrics
     log: FilteringBoundLogger
     tally: JobTally = field(default_factory=JobTally)
+    trace: Callable[[Pass], None] = lambda _: None
     _said: tuple[str, str] = field(default=("", ""))
     _short: frozenset[str] = frozenset()
 
@@ -33,6 +35,7 @@ class Reporter:
             self.tally.rules(last.policy)
             if last.is_whole:
                 self.tally.foretell(last.plan)
+            self.trace(last)
             self._tell_of(last.shortfalls)
             if status.last.fault:
                 self.metrics.fault()

@@ -99,7 +99,7 @@ class Settings:
     `connections`: how many others may open to the API, and how long they may take.
     `cluster`: which one's policy, where there are several. `kubernetes`: jobs are pods there; None: processes here.
     `agents`: jobs run on machines with agents; None: on this one. `store`: a PostgreSQL database; None: SQLite in the folder.
-    `metrics`: where they are served as well; None: with the API alone.
+    `metrics`: where they are served as well; None: with the API alone. `traces`: of passes, sent where the environment says.
     `round_worker_from`: of clusters with so many GPUs rounds are decided in a process of their own; None: as is usual.
     """
 
@@ -127,6 +127,7 @@ class Settings:
     external_url: str = ""
     client_secrets: Mapping[str, Path] = field(default_factory=dict)
     metrics: MetricsSettings | None = None
+    traces: bool = False
 
     @property
     def tasks(self) -> Path:
