@@ -76,7 +76,7 @@ def _source(on: DcgmSettings) -> UseSource:
     token = partial(read_token, on.token) if on.token is not None else None
     if token is not None:
         token()  # Better found wrong now than by the first question.
-    return PrometheusSource(on.url, token)
+    return PrometheusSource(on.url, on.interval, token)
 
 
 def _holdings(runner: PodRunner) -> Holdings | None:

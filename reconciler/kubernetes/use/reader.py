@@ -27,7 +27,7 @@ GRACE: Final = Duration(20_000)
 _NAMED_MAX: Final = 5
 
 
-@dataclass
+@dataclass(eq=False)
 class ExportedUse(Collector):
     """Call `run` in a thread of its own; `stop` from any. `known`: of the last pass; None: there was none.
 

@@ -67,11 +67,15 @@ def from_text(text: str, now: Instant) -> Iterator[Reading]:
             yield from _read(sample.name, sample.labels, at, sample.value)
 
 
-def from_matrix(data: Mapping[str, Any]) -> Iterator[Reading]:
-    """Of Prometheus' answer to a query for a range (`resultType: matrix`). Raises KeyError, TypeError, ValueError for another."""
+def from_matrix(data: Mapping[str, Any], interval: Duration) -> Iterator[Reading]:
+    """Of Prometheus' answer to a query for a range (`resultType: matrix`): the last of each `interval`, as the others repeat it.
+
+    Raises KeyError, TypeError, ValueError for another answer.
+    """
     for series in data["result"]:
         labels = series["metric"]
-        for at_s, value in series["values"]:
+        last = {round(float(at_s) * 1_000) // interval: (at_s, value) for at_s, value in series["values"]}
+        for at_s, value in last.values():
             yield from _read(labels.get("__name__", ""), labels, Instant(round(float(at_s) * 1_000)), float(value))
 
 

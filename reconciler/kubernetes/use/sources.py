@@ -62,9 +62,13 @@ def _fetched(client: httpx2.Client, url: str, **more: object) -> bytes:
 
 @dataclass
 class PrometheusSource:
-    """Its HTTP API at `url`. `token`: what it is asked with, read for each look; None: with none."""
+    """Its HTTP API at `url`. `interval`: how often the exporter has a new value.
+
+    `token`: what it is asked with, read for each look; None: with none.
+    """
 
     url: str
+    interval: Duration
     token: Callable[[], str] | None = None
 
     def read(self, nodes: Collection[NodeName], since: Instant, now: Instant) -> Asked:
@@ -75,7 +79,9 @@ class PrometheusSource:
             with _client() as client:
                 while batch := list(islice(waiting, NODES_AT_ONCE)):
                     for label in ("Hostname", "hostname"):  # the second after dcgm-exporter 4.8.2
-                        found += from_matrix(self._asked(client, self._query(label, batch, now - since), now))
+                        found += from_matrix(
+                            self._asked(client, self._query(label, batch, now - since), now), self.interval
+                        )
         except _FAILURES as error:
             return Asked(found, f"{self.url}: {error}")
         return Asked(found)

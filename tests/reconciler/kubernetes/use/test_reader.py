@@ -195,7 +195,7 @@ def test_each_address_of_a_name_is_asked(site: Site) -> None:
 def test_a_prometheus_that_does_not_answer_or_says_something_else_is_told(site: Site) -> None:
     site.answer = "<html>sign in</html>"
     for url in ("http://127.0.0.1:1", site.url):
-        site.reader.source = PrometheusSource(url)
+        site.reader.source = PrometheusSource(url, INTERVAL)
         with capture_logs() as lines:
             site.pass_minutes()
         assert [line["message"].startswith(f"{url}: ") for line in lines if line["event"] == "gpu-use-unreadable"] == [
@@ -219,7 +219,7 @@ def test_a_real_prometheus_tells_what_real_http_told_it(tmp_path: Path) -> None:
                 lambda: (asked.value('count_over_time(DCGM_FI_DEV_FB_USED{gpu="1"}[1m])') or 0) > 4,
             )
             clock = SystemClock()
-            source = PrometheusSource(asked.url)
+            source = PrometheusSource(asked.url, Duration(1_000))
             found = source.read([N1, N2], clock.now().after(-60_000), clock.now())
     assert found.problem == ""
     assert {one.pod for one in found.readings if one.uuid == "GPU-n1-1"} == {("team", "train")}

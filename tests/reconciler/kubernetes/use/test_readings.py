@@ -111,5 +111,6 @@ def test_of_a_partitioned_board_nothing_is_known() -> None:
 
 def test_an_answer_of_prometheus_has_the_times_at_which_it_asked() -> None:
     metric = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "UUID": "GPU-1", "Hostname": "n1"}
-    found = list(from_matrix({"result": [{"metric": metric, "values": [[1772366400.0, "5"], [1772366430.5, "7"]]}]}))
-    assert found == [reading("DCGM_FI_DEV_GPU_UTIL", 5.0), reading("DCGM_FI_DEV_GPU_UTIL", 7.0, 30.5)]
+    values = [[1772366400.0, "4"], [1772366415.0, "5"], [1772366430.5, "7"]]
+    found = list(from_matrix({"result": [{"metric": metric, "values": values}]}, HALF_A_MINUTE))
+    assert found == [reading("DCGM_FI_DEV_GPU_UTIL", 5.0, 15), reading("DCGM_FI_DEV_GPU_UTIL", 7.0, 30.5)]
