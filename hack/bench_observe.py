@@ -19,12 +19,12 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.control.gpu_use import UseBook
-from reconciler.control.job_tally import JobTally
+from reconciler.control.job_counts import JobTally
 from reconciler.control.metrics import Metrics
 from reconciler.control.queue_use import queue_uses
 from reconciler.kubernetes.use.boards import holdings_of
 from reconciler.kubernetes.use.reader import ExportedUse
-from reconciler.kubernetes.use.readings import Reading, from_matrix
+from reconciler.kubernetes.use.readings import BoardReading, from_matrix
 from reconciler.kubernetes.use.sources import Asked
 from reconciler.model.clock import VirtualClock
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
@@ -32,7 +32,7 @@ from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
-from solver.placement.stranded import stranded_gpus
+from solver.placement.stranded_gpus import stranded_gpus
 from solver.plan.plan import Certificate, Plan
 from solver.policy.policy import Policy, PriorityClass, Queue, Quota, policy_of
 
@@ -45,8 +45,9 @@ FIELDS = (
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
     "DCGM_FI_PROF_DRAM_ACTIVE",
     "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_DEV_FB_FREE",
 )
-FIELDS = (*FIELDS, "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE")
 """Of those that are read, what the exporter collects by its defaults."""
 T = TypeVar("T")
 
@@ -128,7 +129,7 @@ def answer(nodes: int) -> bytes:
 class Given:
     """A source that has been asked before."""
 
-    def __init__(self, found: list[Reading]) -> None:
+    def __init__(self, found: list[BoardReading]) -> None:
         self._found = found
 
     def read(self, *_: object) -> Asked:

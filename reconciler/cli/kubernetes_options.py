@@ -134,13 +134,10 @@ def kubernetes_settings(
             "--observed-scheduler and --observed-queue are for --observe. Add it, or leave them out."
         )
     if not kubernetes:
-        if dcgm is not None:
+        if observe or mirror_policy or kubeconfig or context or dcgm:
             raise click.UsageError(
-                "--dcgm-prometheus and --dcgm-exporters are for --kubernetes. Add it, or leave them out."
-            )
-        if observe or mirror_policy or kubeconfig or context:
-            raise click.UsageError(
-                "--observe, --mirror-policy, --kubeconfig and --context are for --kubernetes. Add it, or leave them out."
+                "--observe, --mirror-policy, --kubeconfig, --context, --dcgm-prometheus and --dcgm-exporters are for --kubernetes. "
+                "Add it, or leave them out."
             )
         return None
     if observe and mirror_policy:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from reconciler.cli.params import AddressParam
-
-if TYPE_CHECKING:
-    from reconciler.server.settings import MetricsSettings
 
 OPTIONS = (
     click.option(
@@ -41,11 +38,12 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def metrics_settings(options: dict[str, Any]) -> MetricsSettings | None:
-    """Taken out of the options. Raises click.UsageError."""
+def metrics_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Taken out of the options, as Settings has them. Raises click.UsageError."""
     from reconciler.server.settings import MetricsSettings
 
-    listen, token = options.pop("metrics_listen"), options.pop("metrics_token")
+    listen, token, traces = (options.pop(name) for name in ("metrics_listen", "metrics_token", "traces"))
     if listen is None and token is not None:
         raise click.UsageError("--metrics-token is asked for by --metrics-listen. Add that, or leave it out.")
-    return None if listen is None else MetricsSettings(listen.host, listen.port, token)
+    on = None if listen is None else MetricsSettings(listen.host, listen.port, token)
+    return {"metrics": on, "traces": traces}

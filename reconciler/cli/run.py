@@ -137,7 +137,6 @@ def _settings(
     allowed_signers: Path | None,
     webhook_secret: Path | None,
     round_worker_from: int | None,
-    traces: bool,
     insecure_no_auth: bool,
     **others: Any,
 ) -> Settings:
@@ -146,8 +145,8 @@ def _settings(
     from reconciler.server.folder import StateFolder
     from reconciler.server.settings import Settings
 
-    store, connections, console = _store_settings(others), connection_settings(others), console_settings(others)
-    metrics, dcgm = metrics_settings(others), dcgm_settings(others)
+    store, connections, dcgm = _store_settings(others), connection_settings(others), dcgm_settings(others)
+    seen = {**metrics_settings(others), **console_settings(others)}
     return Settings(
         policies=policies_repo,
         branch=branch,
@@ -169,9 +168,7 @@ def _settings(
         store=store,
         connections=connections,
         round_worker_from=round_worker_from,
-        metrics=metrics,
-        traces=traces,
-        **console,
+        **seen,
     )
 
 

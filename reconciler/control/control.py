@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from reconciler.control.ends_tally import NO_TALLY, EndsTally
+from reconciler.control.attempt_counts import NO_TALLY, EndsTally
 from reconciler.control.queue_use import QueueUses
 from reconciler.documents.operations import Operations
 from reconciler.model.clock import Clock

@@ -22,6 +22,9 @@ from solver.policy.policy import Policy
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+_GPU_STATES = ("held", "free", "cordoned", "unhealthy")
+"""Each has a series for each type, 0 as well: a sum over what is not there is nothing, and no 0."""
+
 _PHASE_BUCKETS_S = (0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """From an idle round on a laptop to the largest time limit that makes sense."""
 
@@ -182,8 +185,9 @@ def _gpus(snapshot: Snapshot) -> Metric:
                 state = "cordoned" if node.cordoned else "free"
             states[node.gpu_type, state] += 1
     family = GaugeMetricFamily("quorate_gpus", "GPUs by type and state.", labels=["gpu_type", "state"])
-    for labels, gpus in sorted(states.items()):
-        family.add_metric(labels, gpus)
+    for gpu_type in sorted({gpu_type for gpu_type, _ in states}):
+        for state in _GPU_STATES:
+            family.add_metric([gpu_type, state], states[gpu_type, state])
     return family
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.control.job_tally import JobTally
+from reconciler.control.job_counts import JobTally
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import Event, History, KeptEvent
 from reconciler.protocols.rounds import NarrowRecord, RoundRecord, RoundSummary

@@ -10,13 +10,14 @@ from functools import partial
 from random import SystemRandom
 from typing import Final
 
+from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.control.control import LEASE, PolicySource
-from reconciler.control.job_tally import JobTally
+from reconciler.control.job_counts import JobTally
 from reconciler.control.metrics import Metrics
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
@@ -49,7 +50,7 @@ from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
 from reconciler.server.traces import pass_traces
 from reconciler.store.figures import StoreFigures
-from reconciler.store.store import open_store
+from reconciler.store.store import SqlStore, open_store
 from solver.model.snapshot import Snapshot
 
 HOLDER: Final = "control-plane"
@@ -82,8 +83,7 @@ def parts_on_kubernetes(
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)
     store = closing.enter_context(shut(open_store(folder.database)))
-    tally = JobTally(counts_ends=False, decides=on.observed is None)
-    history = LoggedHistory(store.history, log, tally)
+    history = LoggedHistory(store.history, log, tally := JobTally(counts_ends=False, decides=on.observed is None))
 
     def last_seen() -> Snapshot | None:
         return runner.status.last.snapshot if runner.status.last else None
@@ -99,23 +99,20 @@ def parts_on_kubernetes(
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)
 
-    trace = pass_traces(settings.traces, clock, closing)
-    runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log, tally, trace).hear)
+    reporter = Reporter(metrics := Metrics(), log, tally, pass_traces(settings.traces, clock, closing))
+    runner = PodRunner(connect, clock, reporter.hear)
     use = exported_use(on.dcgm, store.gpu_uses, git.standing, lambda: runner, lambda: memory.epoch, clock, log)
-    of_store = WebhookFigures(store.alerts), StoreFigures(store.database)
-    for figures in (*of_store, FollowedFigures(runner), tally, *use.figures):
-        metrics.add(figures)
-    standing = KubernetesStatus(runner.followed, git.standing)
+    _count(metrics, store, FollowedFigures(runner), tally, *use.figures)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
     stores = store.checkpoints, store.interventions, store.health
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)
     desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
-    records = store.placements, store.capacities, store.gpu_uses
-    pruning = Pruning(history, *records, git.standing, clock, lambda: memory.epoch)
-    alias_key = read_or_make_token(folder.alias_key, "key")
-    asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None
+    pruning = Pruning(
+        history, store.placements, store.capacities, store.gpu_uses, git.standing, clock, lambda: memory.epoch
+    )
+    asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
     return Parts(
-        services_of(*asked, cluster=standing, use=use.known),
+        services_of(*asked, lambda _, __: None, cluster=KubernetesStatus(runner.followed, git.standing), use=use.known),
         (
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
@@ -126,6 +123,11 @@ def parts_on_kubernetes(
         store,
         ending="they go on; the next leader finds them",
     )
+
+
+def _count(metrics: Metrics, store: SqlStore, *others: Collector) -> None:
+    for figures in (*others, WebhookFigures(store.alerts), StoreFigures(store.database)):
+        metrics.add(figures)
 
 
 def _stalled(policies: StandingPolicy) -> str:

@@ -17,7 +17,7 @@ from reconciler.control.capacity import CapacityRecorder
 from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.gpu_use import UseBook
-from reconciler.control.job_tally import JobTally
+from reconciler.control.job_counts import JobTally
 from reconciler.control.metrics import Metrics
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.round_worker import RoundWorker

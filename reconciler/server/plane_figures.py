@@ -16,7 +16,7 @@ from reconciler.control.queue_use import QueueLine, QueueUse
 from reconciler.control.runner import Condition, LoopStatus
 from reconciler.model.git_status import PolicyStatus
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
-from solver.placement.stranded import stranded_gpus
+from solver.placement.stranded_gpus import stranded_gpus
 from solver.policy.policy import Queue
 
 _LEADS: Final[frozenset[Condition]] = frozenset({"leading", "observing"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.control.job_tally import JobTally
+from reconciler.control.job_counts import JobTally
 from reconciler.control.metrics import Metrics
 from reconciler.control.passes import Pass
 from reconciler.control.runner import Condition, LoopStatus

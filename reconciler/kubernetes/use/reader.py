@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.control.gpu_use import AHEAD_MAX, UseBook
 from reconciler.kubernetes.use.boards import Holdings, PodKey, devices_of
-from reconciler.kubernetes.use.readings import Reading, figures_of
+from reconciler.kubernetes.use.readings import BoardReading, figures_of
 from reconciler.kubernetes.use.sources import LOOKED_BACK_MAX, UseSource
 from reconciler.model.clock import Clock
 from reconciler.model.gpu_use import MINUTE, GpuMinute, NodeMinute, record_of
@@ -43,7 +43,7 @@ class ExportedUse(Collector):
     interval: Duration
     _stopped: Signal = field(default_factory=Signal)
     _read_until: Instant | None = None
-    _readings: dict[Instant, list[Reading]] = field(default_factory=lambda: defaultdict(list))
+    _readings: dict[Instant, list[BoardReading]] = field(default_factory=lambda: defaultdict(list))
     _devices: dict[NodeName, dict[str, DeviceId]] = field(default_factory=dict)
     _problem: str = ""
     _silent: frozenset[NodeName] = frozenset()
@@ -77,8 +77,8 @@ class ExportedUse(Collector):
         for start in sorted(start for start in self._readings if start.after(MINUTE + GRACE) <= now):
             self._tell(start, self._readings.pop(start), known)
 
-    def _take(self, readings: Iterable[Reading], known: Holdings, now: Instant) -> None:
-        ahead: dict[Instant, list[Reading]] = defaultdict(list)
+    def _take(self, readings: Iterable[BoardReading], known: Holdings, now: Instant) -> None:
+        ahead: dict[Instant, list[BoardReading]] = defaultdict(list)
         for one in readings:
             start = Instant(one.at // MINUTE * MINUTE)
             (ahead if one.at > now.after(AHEAD_MAX) else self._readings)[start].append(one)
@@ -89,7 +89,7 @@ class ExportedUse(Collector):
         # A minute in which nothing is read is over, too, and all nodes are silent in it.
         self._readings.setdefault(Instant(now // MINUTE * MINUTE), [])
 
-    def _tell(self, start: Instant, readings: Iterable[Reading], known: Holdings) -> None:
+    def _tell(self, start: Instant, readings: Iterable[BoardReading], known: Holdings) -> None:
         heard = set[NodeName]()
         for node, minute in self._minutes(start, readings, known):
             heard.add(node)
@@ -101,9 +101,9 @@ class ExportedUse(Collector):
         self._silent = silent
 
     def _minutes(
-        self, start: Instant, readings: Iterable[Reading], known: Holdings
+        self, start: Instant, readings: Iterable[BoardReading], known: Holdings
     ) -> Iterator[tuple[NodeName, NodeMinute]]:
-        boards: dict[NodeName, dict[str, list[Reading]]] = defaultdict(lambda: defaultdict(list))
+        boards: dict[NodeName, dict[str, list[BoardReading]]] = defaultdict(lambda: defaultdict(list))
         for one in readings:
             boards[one.node][one.uuid].append(one)
         for name, those in boards.items():
@@ -131,6 +131,6 @@ class ExportedUse(Collector):
         yield nodes
 
 
-def _pod(readings: Iterable[Reading]) -> PodKey | None:
+def _pod(readings: Iterable[BoardReading]) -> PodKey | None:
     """That which had the board last; a board that several share has several, and the first of them stands for all."""
     return max(((one.at, one.pod) for one in readings if one.pod is not None), default=(None, None))[1]

@@ -44,7 +44,7 @@ _ACTIVE: Final[tuple[tuple[str, UseSource], ...]] = ((_SM, "dcgm-sm"), (_ENGINE,
 """What says how active a board was, the best first."""
 
 
-class Reading(NamedTuple):
+class BoardReading(NamedTuple):
     """One field of one board at a moment. `pod`: namespace and name of that which has it; None: none is told. `node` "": not told.
 
     `divided`: it is of an instance, and so the board is partitioned.
@@ -59,7 +59,7 @@ class Reading(NamedTuple):
     divided: bool = False
 
 
-def from_text(text: str, now: Instant) -> Iterator[Reading]:
+def from_text(text: str, now: Instant) -> Iterator[BoardReading]:
     """Of an exporter's answer. What has no time of its own is as of now. Raises ValueError for what is no such text."""
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -67,7 +67,7 @@ def from_text(text: str, now: Instant) -> Iterator[Reading]:
             yield from _read(sample.name, sample.labels, at, sample.value)
 
 
-def from_matrix(data: Mapping[str, Any], interval: Duration) -> Iterator[Reading]:
+def from_matrix(data: Mapping[str, Any], interval: Duration) -> Iterator[BoardReading]:
     """Of Prometheus' answer to a query for a range (`resultType: matrix`): the last of each `interval`, as the others repeat it.
 
     Raises KeyError, TypeError, ValueError for another answer.
@@ -79,12 +79,12 @@ def from_matrix(data: Mapping[str, Any], interval: Duration) -> Iterator[Reading
             yield from _read(labels.get("__name__", ""), labels, Instant(round(float(at_s) * 1_000)), float(value))
 
 
-def _read(field: str, labels: Mapping[str, str], at: Instant, value: float) -> Iterator[Reading]:
+def _read(field: str, labels: Mapping[str, str], at: Instant, value: float) -> Iterator[BoardReading]:
     limit, uuid = _LIMITS.get(field), labels.get("UUID") or labels.get("uuid")
     if limit is None or not uuid or not (math.isfinite(value) and 0 <= value <= limit):
         return
     node = labels.get("Hostname") or labels.get("hostname") or ""
-    yield Reading(NodeName(node), uuid, _pod(labels), field, at, value, bool(labels.get("GPU_I_ID")))
+    yield BoardReading(NodeName(node), uuid, _pod(labels), field, at, value, bool(labels.get("GPU_I_ID")))
 
 
 def _pod(labels: Mapping[str, str]) -> tuple[str, str] | None:
@@ -99,7 +99,7 @@ def _pod(labels: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
-def figures_of(readings: Iterable[Reading], interval: Duration) -> UseFigures | None:
+def figures_of(readings: Iterable[BoardReading], interval: Duration) -> UseFigures | None:
     """Of one board in a minute; None: how active it was is not known.
 
     The exporter has a new value each `interval`, and what is asked more often gets it again: one counts for each. So there are

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from reconciler.kubernetes.use.readings import FIELDS, Reading, from_matrix, from_text
+from reconciler.kubernetes.use.readings import FIELDS, BoardReading, from_matrix, from_text
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration, Instant
 
@@ -28,7 +28,7 @@ _FAILURES: Final = (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, Ke
 class Asked(NamedTuple):
     """What came, and what went wrong; "": nothing did."""
 
-    readings: Sequence[Reading]
+    readings: Sequence[BoardReading]
     problem: str = ""
 
 
@@ -73,7 +73,7 @@ class PrometheusSource:
 
     def read(self, nodes: Collection[NodeName], since: Instant, now: Instant) -> Asked:
         """Samples with the times at which Prometheus took them. What it repeats of a target that is gone it does not have."""
-        found: list[Reading] = []
+        found: list[BoardReading] = []
         waiting = iter(sorted(nodes))
         try:
             with _client() as client:

@@ -10,7 +10,7 @@ from threading import Thread
 from typing import Final
 
 from reconciler.kubernetes.use.boards import Holdings, holdings_of
-from reconciler.kubernetes.use.readings import Reading
+from reconciler.kubernetes.use.readings import BoardReading
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.quantities import Cpu, Duration, Instant, Memory
 from solver.model.shape import Shape
@@ -107,5 +107,5 @@ def world(*jobs: Job, nodes: tuple[NodeName, ...] = (N1, N2)) -> Holdings:
     return holdings_of(snapshot, {("team", job.name): job.name for job in jobs})
 
 
-def reading(field: str, value: float, at_s: float = 0, *, divided: bool = False) -> Reading:
-    return Reading(N1, "GPU-1", None, field, NOW.after(Duration(int(at_s * 1_000))), value, divided)
+def reading(field: str, value: float, at_s: float = 0, *, divided: bool = False) -> BoardReading:
+    return BoardReading(N1, "GPU-1", None, field, NOW.after(Duration(int(at_s * 1_000))), value, divided)

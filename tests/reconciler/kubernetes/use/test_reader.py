@@ -180,7 +180,7 @@ def test_each_address_of_a_name_is_asked(site: Site) -> None:
         port = served.enter_context(exporter(lambda: text("n1", {0: ("", busy(0.25))}), "127.0.0.2"))
         served.enter_context(exporter(lambda: text("n2", {0: ("", busy(0.75))}), "127.0.0.3", port))
         found = {"127.0.0.2", "127.0.0.3", "127.0.0.4"}
-        site.reader.source = ExporterSource(f"http://dcgm-exporter.gpu-operator:{port}/metrics", lambda *_: found)
+        site.reader.source = ExporterSource(f"http://dcgm-exporter.example.com:{port}/metrics", lambda *_: found)
         with capture_logs() as lines:
             site.pass_minutes()
     assert {node: active(minute) for node, minute in site.heard().items()} == {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.kubernetes.use.readings import Reading, figures_of, from_matrix, from_text
+from reconciler.kubernetes.use.readings import BoardReading, figures_of, from_matrix, from_text
 from reconciler.model.gpu_use import UseFigures, UseSpread, record_of
 from solver.model.quantities import Duration
 from tests.reconciler.kubernetes.use.exporter import BLANK, N1, NOW, busy, line, reading, text
@@ -12,7 +12,7 @@ from tests.reconciler.kubernetes.use.exporter import BLANK, N1, NOW, busy, line,
 HALF_A_MINUTE = Duration(30_000)
 
 
-def use(*readings: Reading, interval: Duration = HALF_A_MINUTE) -> UseFigures | None:
+def use(*readings: BoardReading, interval: Duration = HALF_A_MINUTE) -> UseFigures | None:
     return figures_of(readings, interval)
 
 

@@ -14,7 +14,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from reconciler.control.ends_tally import FailureFollow, LossCause
+from reconciler.control.attempt_counts import FailureFollow, LossCause
 from reconciler.model.failure import FailureKind
 from reconciler.protocols.history import Event
 from reconciler.protocols.rounds import NarrowRecord, RoundRecord

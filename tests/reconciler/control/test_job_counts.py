@@ -11,7 +11,7 @@ import pytest
 import structlog
 from prometheus_client.metrics_core import Metric
 
-from reconciler.control.job_tally import JobTally
+from reconciler.control.job_counts import JobTally
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.metrics import Metrics
 from reconciler.control.runner import LoopStatus

@@ -9,7 +9,7 @@ from solver.model.quantities import Cpu, Instant, Memory
 from solver.model.shape import Shape
 from solver.model.snapshot import snapshot_of
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup
-from solver.placement.stranded import stranded_gpus
+from solver.placement.stranded_gpus import stranded_gpus
 from solver.policy.policy import Queue, policy_of
 
 POLICY = policy_of((Queue(QueueName("q")),))
