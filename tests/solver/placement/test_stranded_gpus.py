@@ -47,3 +47,9 @@ def test_each_node_and_type_counts_by_itself() -> None:
     nodes = [node("a", 4), node("b", 3), node("c", 1, A100)]
     found = stranded_gpus(snapshot_of(Instant(0), nodes, [job("job", Shape(gpus=4))]), POLICY)
     assert found == {A100: 1, H100: 3}
+
+
+def test_what_another_type_is_asked_for_uses_none_of_this_one() -> None:
+    nodes = [node("h", 3), node("a", 3, A100)]
+    jobs = [job("large", Shape(gpus=4, gpu_types=(H100,))), job("small", Shape(gpus=1, gpu_types=(A100,)))]
+    assert stranded_gpus(snapshot_of(Instant(0), nodes, jobs), POLICY) == {A100: 0, H100: 3}
