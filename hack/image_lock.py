@@ -26,10 +26,16 @@ LIBC = ("2_28", "2_17")
 HEAD = "# Made by `python -m hack.image_lock`. Wheels for Linux on x86-64 and arm64, Python 3.11.\n"
 
 
+NOT_IN_ALL = {"otel"}
+"""Extras that few want, and that are large."""
+
+
 def wishes() -> tuple[str, ...]:
-    """What Quorate needs with all its extras."""
+    """What Quorate needs with all that its extra `all` names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [wish for wished in project["optional-dependencies"].values() for wish in wished]
+    extras = [
+        wish for name, wished in project["optional-dependencies"].items() if name not in NOT_IN_ALL for wish in wished
+    ]
     return (*project["dependencies"], *(wish for wish in extras if not wish.startswith(f"{project['name']}[")))
 
 

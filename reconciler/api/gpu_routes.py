@@ -105,8 +105,8 @@ class GpuRoutes:
 
 def _past(services: Services) -> GpuUses:
     if services.use.past is None:
-        told = "What GPUs do is told by agents, and where jobs are pods there are none."
-        raise RequestRefusedError(404, "no-gpu-use", told, "Ask the cluster's own monitoring.")
+        told = "Where jobs are pods, what GPUs do is known only if Quorate is told where dcgm-exporter can be read."
+        raise RequestRefusedError(404, "no-gpu-use", told, "Start it with --dcgm-prometheus or --dcgm-exporters.")
     return services.use.past
 
 

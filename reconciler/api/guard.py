@@ -79,7 +79,7 @@ class Guard:
         owner = Caller(self.user, owner=True)
         if self.token is None:
             return owner
-        given = _bearer(request)
+        given = bearer_of(request)
         return owner if given and secrets.compare_digest(given.encode(), self.token.encode()) else None
 
     def _check_names(self, request: HTTPConnection) -> None:
@@ -95,7 +95,7 @@ class Guard:
             raise RequestRefusedError(403, "origin-not-allowed", "Pages of other sites may not call this server.")
 
     def _identified(self, request: HTTPConnection) -> Caller:
-        given, why = _bearer(request), "A valid bearer token is missing."
+        given, why = bearer_of(request), "A valid bearer token is missing."
         secret = request.cookies.get(SESSION_COOKIE, "")
         if secret and "authorization" not in request.headers and self.session is not None:
             return self._by_cookie(request, secret, self.session)
@@ -131,7 +131,7 @@ def _sentence(error: Exception) -> str:
     return told[:1].upper() + told[1:]
 
 
-def _bearer(request: HTTPConnection) -> str:
+def bearer_of(request: HTTPConnection) -> str:
     """The token of a request; "" where it has none."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     return given if scheme.lower() == "bearer" else ""

@@ -1,4 +1,4 @@
-"""Serves the API from a thread, beside the loop."""
+"""Serves HTTP from a thread, beside the loop: the API, and what has an address of its own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Final, Self, cast
 import structlog
 import uvicorn
 from fastapi import APIRouter
+from starlette.applications import Starlette
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.api.app import create_app
@@ -36,30 +37,27 @@ class AddressError(Exception):
     """The server can't listen there."""
 
 
-class ApiServer:
+class HttpServer:
     """A running server. Close it, or use it as a context manager.
 
-    Raises InsecureBindingError for an address beyond loopback without authentication, AddressError for one that can't
-    be had. Port 0 takes a free one; `url` says which.
+    Raises AddressError for an address that can't be had; `option` is the one to give another with. Port 0 takes a free one; `url`
+    says which. What goes on and on ends when `closing` is set.
     """
 
     def __init__(
         self,
-        services: Services,
-        guard: Guard,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        *,
-        limits: ConnectionLimits | None = None,
+        app: Starlette,
+        host: str,
+        port: int,
+        limits: ConnectionLimits,
         timeouts: RequestTimeouts = USUAL_TIMEOUTS,
         log: FilteringBoundLogger | None = None,
-        routers: Iterable[APIRouter] = (),
+        closing: Event | None = None,
+        option: str = "--listen",
     ) -> None:
-        check_binding(host, guard)
-        gate = ConnectionGate(limits or api_limits(), log or structlog.get_logger("quorate"))
-        self._closing = Event()
-        app = create_app(services, guard, self._closing, routers)
-        self._socket = LimitedListener(_listen(host, port), gate, FULL)
+        gate = ConnectionGate(limits, log or structlog.get_logger("quorate"))
+        self._closing = closing or Event()
+        self._socket = LimitedListener(_listen(host, port, option), gate, FULL)
         name = f"[{host}]" if ":" in host else host
         self.url = f"http://{name}:{self._socket.getsockname()[1]}"
         started = Event()
@@ -105,6 +103,27 @@ class ApiServer:
         self.close()
 
 
+class ApiServer(HttpServer):
+    """The API, running. Raises InsecureBindingError for an address beyond loopback without authentication, and AddressError."""
+
+    def __init__(
+        self,
+        services: Services,
+        guard: Guard,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        limits: ConnectionLimits | None = None,
+        timeouts: RequestTimeouts = USUAL_TIMEOUTS,
+        log: FilteringBoundLogger | None = None,
+        routers: Iterable[APIRouter] = (),
+    ) -> None:
+        check_binding(host, guard)
+        closing = Event()
+        app = create_app(services, guard, closing, routers)
+        super().__init__(app, host, port, limits or api_limits(), timeouts, log, closing)
+
+
 class _Server(uvicorn.Server):
     """Says when it listens, and sees to it that connections end in time, also while it stops."""
 
@@ -128,12 +147,12 @@ def _is_news(record: logging.LogRecord) -> bool:
     return record.getMessage() != "ASGI callable returned without completing handshake."
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, option: str) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise AddressError(
-            f"{host}:{port}: can't listen there: {error.strerror}. Choose another with --listen"
+            f"{host}:{port}: can't listen there: {error.strerror}. Choose another with {option}"
         ) from error
     # Connections inherit it. Without it every answer in two parts waits 40 ms for the caller's delayed acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from reconciler.server.settings import KubernetesSettings
+    from reconciler.server.settings import DcgmSettings, KubernetesSettings
 
 
 class KubeconfigFiles(click.ParamType[tuple[Path, ...]]):
@@ -123,6 +123,7 @@ def kubernetes_settings(
     mig_configs: str,
     qps: float,
     burst: int,
+    dcgm: DcgmSettings | None,
 ) -> KubernetesSettings | None:
     """None: jobs run on this machine. Raises click.UsageError."""
     from reconciler.kubernetes.objects.pod_ownership import INCUMBENTS, PodOwnership
@@ -133,9 +134,10 @@ def kubernetes_settings(
             "--observed-scheduler and --observed-queue are for --observe. Add it, or leave them out."
         )
     if not kubernetes:
-        if observe or mirror_policy or kubeconfig or context:
+        if observe or mirror_policy or kubeconfig or context or dcgm:
             raise click.UsageError(
-                "--observe, --mirror-policy, --kubeconfig and --context are for --kubernetes. Add it, or leave them out."
+                "--observe, --mirror-policy, --kubeconfig, --context, --dcgm-prometheus and --dcgm-exporters are for --kubernetes. "
+                "Add it, or leave them out."
             )
         return None
     if observe and mirror_policy:
@@ -154,4 +156,5 @@ def kubernetes_settings(
         (of_mig, configs),
         observed=PodOwnership(frozenset(observed_schedulers or INCUMBENTS), observed_queue) if observe else None,
         mirror_policy=mirror_policy,
+        dcgm=dcgm,
     )

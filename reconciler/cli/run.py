@@ -11,7 +11,9 @@ from reconciler.cli.accounts_options import accounts_of, accounts_options
 from reconciler.cli.agents_options import agents_options, agents_settings, refuse_beside_agents
 from reconciler.cli.connections_options import connection_settings, connections_options
 from reconciler.cli.console_options import console_options, console_settings
+from reconciler.cli.dcgm_options import dcgm_options, dcgm_settings
 from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_settings
+from reconciler.cli.metrics_options import metrics_options, metrics_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
 from reconciler.cli.store_options import store_options
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     help="Where the API listens, else QUORATE_LISTEN; port 0: any.",
 )
 @console_options
+@metrics_options
 @connections_options
 @click.option(
     "--tokens",
@@ -91,6 +94,7 @@ if TYPE_CHECKING:
 )
 @agents_options
 @kubernetes_options
+@dcgm_options
 @click.option(
     "--round-worker-from",
     type=click.IntRange(min=0),
@@ -141,7 +145,8 @@ def _settings(
     from reconciler.server.folder import StateFolder
     from reconciler.server.settings import Settings
 
-    store, connections, console = _store_settings(others), connection_settings(others), console_settings(others)
+    store, connections, dcgm = _store_settings(others), connection_settings(others), dcgm_settings(others)
+    seen = {**metrics_settings(others), **console_settings(others)}
     return Settings(
         policies=policies_repo,
         branch=branch,
@@ -159,11 +164,11 @@ def _settings(
         allowed_signers=allowed_signers,
         webhook_secret=webhook_secret,
         agents=agents_settings(others),
-        kubernetes=kubernetes_settings(**others),
+        kubernetes=kubernetes_settings(**others, dcgm=dcgm),
         store=store,
         connections=connections,
         round_worker_from=round_worker_from,
-        **console,
+        **seen,
     )
 
 
@@ -221,6 +226,7 @@ def _failures() -> tuple[type[Exception], ...]:
     from reconciler.server.kubernetes_cluster import KubernetesFailedError
     from reconciler.server.process import ServerEndedError
     from reconciler.server.terms import IdentityError
+    from reconciler.server.traces import TracesUnavailableError
     from reconciler.server.webhook_secret import WebhookSecretError
 
     return (
@@ -239,6 +245,7 @@ def _failures() -> tuple[type[Exception], ...]:
         StateFolderError,
         StoreUnusableError,
         TokenFileError,
+        TracesUnavailableError,
         UnsafeSecretsError,
         WebhookSecretError,
     )

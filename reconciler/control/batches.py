@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from reconciler.control.attempt_counts import LOSSES
 from reconciler.control.leader_actions import LeaderActions
-from reconciler.lifecycle.checkpoints.lost_work import lost_words
-from reconciler.lifecycle.jobs.outcome import outcome_of
+from reconciler.lifecycle.checkpoints.lost_work import lost_gpu_s, lost_words, whole_of
+from reconciler.lifecycle.jobs.outcome import failure_of, outcome_of
 from reconciler.lifecycle.jobs.settlements import (
     AskToLeave,
     AskToStop,
@@ -31,6 +32,8 @@ from reconciler.lifecycle.jobs.settlements import (
 from reconciler.lifecycle.jobs.states import state_after
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.history import Event
+from reconciler.protocols.ledger import Claim
+from solver.model.inflight import StopPurpose
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
 
@@ -108,6 +111,8 @@ class SettlementBatch(LeaderActions):
         for one in failed:
             self.plane.jobs.retry(self.epoch, one.job, one.failure)
         self.plane.history.record_events(map(self._goes_on, failed))
+        for one in failed:
+            self.plane.tally.failed(one.failure.kind, "outlived" if isinstance(one, Outlive) else "retried")
 
     def _goes_on(self, after: Outlive | Retry) -> Event:
         if isinstance(after, Outlive):
@@ -129,22 +134,38 @@ class SettlementBatch(LeaderActions):
             self.event(outcome.state, job, outcome.message, outcome.state, outcome.attempt)
             for job, outcome in outcomes.items()
         )
+        for one in ended:
+            kind = failure_of(one)
+            if kind is not None:
+                self.plane.tally.failed(kind, "failed")
 
     def _give_back(self, over: Sequence[GiveBack]) -> None:
         if not over:
             return
         now, records = self.plane.clock.now(), self.plane.jobs.named([one.job for one in over])
-        lost = {name: self._lost(record, now) for name, record in records.items() if record.outcome is None}
+        losing = [record for record in records.values() if record.outcome is None or record.outcome.state == "failed"]
+        holds = self.plane.ledger.of([record.name for record in losing])
+        stops = {(asked.job, asked.attempt): asked.purpose for asked in holds.intents if asked.kind == "stop"}
+        lost = {record.name: self._lost(record, holds.claims.get(record.name), stops, now) for record in losing}
         self.plane.ledger.release_all(self.epoch, [(one.job, one.attempt) for one in over], now)
         self.plane.history.record_events(self._gave_back(one, records[one.job], lost.get(one.job, "")) for one in over)
 
-    def _lost(self, record: JobRecord, now: Instant) -> str:
+    def _lost(
+        self, record: JobRecord, claim: Claim | None, stops: Mapping[tuple[JobName, int], StopPurpose], now: Instant
+    ) -> str:
         """What a job that goes on later loses, said before its claim is gone; what it saved is to be read again by then."""
-        claim = self.plane.ledger.held_by(record.name)
-        lost = lost_words(claim, self.plane.checkpoints.of(record.name), now) if claim else ""
+        saves = record.spec.checkpoint is not None and claim is not None
+        saved = self.plane.checkpoints.of(record.name) if saves else ()
+        if claim is not None and claim.running_since is not None and record.spec.type != "service":
+            is_failure = record.outcome is not None or record.failed_in(claim.attempt)
+            cause = "failure" if is_failure else LOSSES.get(stops.get((claim.job, claim.attempt), "end"))
+            if cause is not None:
+                self.plane.tally.lost(cause, lost_gpu_s(claim, whole_of(claim, saved), now))
+        if record.outcome is not None:
+            return ""
         if record.spec.checkpoint is not None:
             self.plane.checkpoints.doubt(self.epoch, record.name)
-        return lost
+        return lost_words(claim, saved, now) if claim else ""
 
     def _gave_back(self, over: GiveBack, record: JobRecord, lost: str) -> Event:
         state = None if record.outcome else state_after(record, over.attempt)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping
-from typing import get_args
+from typing import NamedTuple, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -18,8 +18,12 @@ from solver.checker.alarm import SHORTFALLS
 from solver.model.snapshot import Snapshot
 from solver.plan.plan import Inadmissible, Plan, Waits
 from solver.plan.violation import Violation
+from solver.policy.policy import Policy
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_GPU_STATES = ("held", "free", "cordoned", "unhealthy")
+"""Each has a series for each type, 0 as well: a sum over what is not there is nothing, and no 0."""
 
 _PHASE_BUCKETS_S = (0.001, 0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """From an idle round on a laptop to the largest time limit that makes sense."""
@@ -29,6 +33,8 @@ class Metrics:
     """Feed it each round; `text` is what a scrape reads. Threads may share it."""
 
     def __init__(self) -> None:
+        # A series beside each counter and histogram that says when it began: none of ours is kept anywhere but in this process.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._phases = Histogram(
             "quorate_round_phase_seconds",
@@ -58,12 +64,13 @@ class Metrics:
         phase_ms: Mapping[str, float],
         by_hand: Iterable[Intervention] = (),
         shortfalls: Iterable[Violation] = (),
+        policy: Policy | None = None,
     ) -> None:
         """Count a round: the gauges show its plan, what that falls short of, its snapshot and what was done by hand."""
         for phase, duration_ms in phase_ms.items():
             self._phases.labels(phase).observe(duration_ms / 1_000)
         self._rounds.labels(plan.certificate.stage).inc()
-        self._latest.seen = snapshot, plan, tuple(by_hand), tuple(shortfalls)
+        self._latest.seen = _Round(snapshot, plan, tuple(by_hand), tuple(shortfalls), policy)
 
     def fault(self) -> None:
         """Count a round in which the solver's first plan could not be acted on."""
@@ -78,23 +85,37 @@ class Metrics:
         return generate_latest(self._registry)
 
 
+class _Round(NamedTuple):
+    """`policy` None: any name of a queue counts as one."""
+
+    snapshot: Snapshot
+    plan: Plan
+    by_hand: tuple[Intervention, ...]
+    shortfalls: tuple[Violation, ...]
+    policy: Policy | None
+
+    def queue(self, name: str) -> str:
+        """For a label; "" for one that policy does not know: anybody may make one up."""
+        return name if self.policy is None or self.policy.queue(name) else ""
+
+
 class _LatestRound(Collector):
     """Gauges read from one round at the moment of the scrape, so that they agree with each other."""
 
     def __init__(self) -> None:
-        self.seen: tuple[Snapshot, Plan, tuple[Intervention, ...], tuple[Violation, ...]] | None = None
+        self.seen: _Round | None = None
         self._worked_out: tuple[object, tuple[Metric, ...]] = None, ()
 
     def collect(self) -> Iterator[Metric]:
         seen, (of, gauges) = self.seen, self._worked_out
         if seen is not None and of is not seen:
-            snapshot, plan, by_hand, shortfalls = seen
             gauges = (
-                *_plan_gauges(plan),
-                _gpus(snapshot),
-                _partitioning(snapshot),
-                _interventions(by_hand),
-                _shortfalls(shortfalls),
+                *_plan_gauges(seen.plan),
+                *_jobs(seen),
+                _gpus(seen.snapshot),
+                _partitioning(seen.snapshot),
+                _interventions(seen.by_hand),
+                _shortfalls(seen.shortfalls),
             )
             self._worked_out = seen, gauges
         yield from gauges
@@ -123,8 +144,14 @@ def _plan_gauges(plan: Plan) -> Iterator[Metric]:
         "GPUs by which entitled layers may fall short of their bounds.",
         value=plan.certificate.entitled_unproven,
     )
+
+
+def _jobs(seen: _Round) -> Iterator[Metric]:
+    """By their own queue: those of the queues below it are not in it."""
     waiting = Tally(
-        (verdict.queue, reason_code(verdict)) for verdict in plan.verdicts if isinstance(verdict, Waits | Inadmissible)
+        (seen.queue(verdict.queue), reason_code(verdict))
+        for verdict in seen.plan.verdicts
+        if isinstance(verdict, Waits | Inadmissible)
     )
     pending = GaugeMetricFamily(
         "quorate_jobs_pending", "Jobs left waiting by the most telling reason.", labels=["queue", "reason"]
@@ -132,6 +159,11 @@ def _plan_gauges(plan: Plan) -> Iterator[Metric]:
     for labels, jobs in sorted(waiting.items()):
         pending.add_metric(labels, jobs)
     yield pending
+    holding = Tally(seen.queue(job.spec.queue) for job in seen.snapshot.jobs if job.phase != "pending")
+    running = GaugeMetricFamily("quorate_jobs_running", "Jobs that hold what they need.", labels=["queue"])
+    for queue in sorted({queue.name for queue in seen.policy.queues} | {*holding} if seen.policy else holding):
+        running.add_metric([queue], holding[queue])
+    yield running
 
 
 def reason_code(verdict: Waits | Inadmissible) -> str:
@@ -153,8 +185,9 @@ def _gpus(snapshot: Snapshot) -> Metric:
                 state = "cordoned" if node.cordoned else "free"
             states[node.gpu_type, state] += 1
     family = GaugeMetricFamily("quorate_gpus", "GPUs by type and state.", labels=["gpu_type", "state"])
-    for labels, gpus in sorted(states.items()):
-        family.add_metric(labels, gpus)
+    for gpu_type in sorted({gpu_type for gpu_type, _ in states}):
+        for state in _GPU_STATES:
+            family.add_metric([gpu_type, state], states[gpu_type, state])
     return family
 
 

@@ -16,13 +16,15 @@ from solver.model.document import Document
 from solver.model.quantities import Duration, Instant
 
 Metric = Literal["active", "occupancy", "tensor", "dram", "nvlink", "memory"]
-"""`active`: the share of time in which SMs did something (source `gpm`), or in which any kernel ran (`utilisation`).
+"""`active`: the share of time in which SMs did something (sources `gpm`, `dcgm-sm`), any engine did (`dcgm-engine`), or any kernel
+ran (`utilisation`).
 `occupancy`: warps on SMs, of those that could be. `tensor`, `dram`: how busy tensor pipes and memory were. `nvlink`: sent and
 received. `memory`: in use. All in percent, but `nvlink` in MiB/s."""
 
-UseSource = Literal["simulated", "utilisation", "gpm"]
-"""What figures were read from, the better the later: NVML's utilisation rates, or its GPM counters. One does not replace the other
-within a stretch: a kernel that only waits is 100 % by `utilisation`."""
+UseSource = Literal["simulated", "utilisation", "dcgm-engine", "dcgm-sm", "gpm"]
+"""What figures were read from, the better the later: NVML's utilisation rates, DCGM's profiling fields without and with the
+activity of SMs, or NVML's GPM counters. One does not replace the other within a stretch: a kernel that only waits is 100 % by
+`utilisation`."""
 
 METRICS: Final[tuple[Metric, ...]] = get_args(Metric)
 SOURCES: Final[tuple[UseSource, ...]] = get_args(UseSource)

@@ -14,6 +14,7 @@ from reconciler.backends.baremetal.backend import BareMetalBackend
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.backends.baremetal.enrolment import Enrolment
 from reconciler.backends.baremetal.entry import Entry
+from reconciler.backends.baremetal.figures import FleetFigures
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.full_collections import only_when_asked
 from reconciler.backends.baremetal.merge import Patience
@@ -69,6 +70,7 @@ def on_agents(
         begin,
         (ServerThread("agents", door.wait, door.close),),
         "they go on; agents keep them, and find the next leader",
+        (FleetFigures(fleet),),
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from prometheus_client.registry import Collector
+
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.model.task_log import Logs
 from reconciler.protocols.backend import Backend, Unstartable
@@ -23,6 +25,7 @@ class ExecutionPlatform:
     """`unstartable`: what is known against starting a job. `agents`: None where there are none.
 
     `begin`: called once everything that it calls is there. `ending`: what the log says of tasks in the end.
+    `figures`: for Prometheus.
     """
 
     backend: TaskRunner
@@ -31,3 +34,4 @@ class ExecutionPlatform:
     begin: Callable[[], None] = lambda: None
     members: tuple[ServerThread, ...] = ()
     ending: str = "they go on; the next start on this state folder finds them"
+    figures: tuple[Collector, ...] = ()

@@ -1,12 +1,13 @@
-"""A History that also tells the log: one line per recorded round and event."""
+"""A History that also tells the log, one line per recorded round and event, and what counts them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.control.job_counts import JobTally
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import Event, History, KeptEvent
 from reconciler.protocols.rounds import NarrowRecord, RoundRecord, RoundSummary
@@ -16,14 +17,16 @@ from solver.plan.plan import Bind, Evict
 
 @dataclass(frozen=True, slots=True)
 class LoggedHistory:
-    """Implements History on another one. What it logs was committed before."""
+    """Implements History on another one. What it logs and counts was committed before."""
 
     kept: History
     log: FilteringBoundLogger
+    tally: JobTally = field(default_factory=JobTally)
 
     def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
         """Keep a round, and say what it decided; of one that is only begun once it is whole."""
         number = self.kept.record_round(epoch, record)
+        self.tally.decided(record)
         if record.is_whole:
             self._say(record, number)
         return number
@@ -31,6 +34,7 @@ class LoggedHistory:
     def record_narrow(self, epoch: Epoch, record: NarrowRecord) -> int:
         """Keep it, and say it."""
         number = self.kept.record_narrow(epoch, record)
+        self.tally.decided_beside(record)
         starts = [step.job for step in record.steps if isinstance(step, Bind)]
         evicts = [step.job for step in record.steps if isinstance(step, Evict)]
         self.log.info(
@@ -79,6 +83,7 @@ class LoggedHistory:
         """Append events, and say each."""
         events = tuple(told)
         self.kept.record_events(events)
+        self.tally.happened(events)
         for event in events:
             # Below the first line there may be a task's output, which is its owner's to read and may hold secrets.
             cause, *_ = event.cause.splitlines() or [""]

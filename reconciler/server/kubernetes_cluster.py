@@ -10,14 +10,15 @@ from functools import partial
 from random import SystemRandom
 from typing import Final
 
+from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.control.control import LEASE, PolicySource
+from reconciler.control.job_counts import JobTally
 from reconciler.control.metrics import Metrics
-from reconciler.control.use_summary import KnownUse, LatestUse
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.kubernetes.client.credentials import Credentials
@@ -36,6 +37,7 @@ from reconciler.kubernetes.objects.pod_ownership import PodOwnership
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.watch_status import FollowedFigures
 from reconciler.server.alerts import alert_services
+from reconciler.server.exported_use import exported_use
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.history_log import LoggedHistory
 from reconciler.server.kubernetes_status import KubernetesStatus
@@ -46,7 +48,9 @@ from reconciler.server.reporter import Reporter
 from reconciler.server.round_process import round_worker
 from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
-from reconciler.store.store import open_store
+from reconciler.server.traces import pass_traces
+from reconciler.store.figures import StoreFigures
+from reconciler.store.store import SqlStore, open_store
 from solver.model.snapshot import Snapshot
 
 HOLDER: Final = "control-plane"
@@ -79,7 +83,7 @@ def parts_on_kubernetes(
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)
     store = closing.enter_context(shut(open_store(folder.database)))
-    history = LoggedHistory(store.history, log)
+    history = LoggedHistory(store.history, log, tally := JobTally(counts_ends=False, decides=on.observed is None))
 
     def last_seen() -> Snapshot | None:
         return runner.status.last.snapshot if runner.status.last else None
@@ -95,29 +99,35 @@ def parts_on_kubernetes(
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)
 
-    runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log, clock, history.rounds(1)).hear)
-    for figures in (WebhookFigures(store.alerts), FollowedFigures(runner)):
-        metrics.add(figures)
-    standing = KubernetesStatus(runner.followed, git.standing)
+    metrics, trace = Metrics(), pass_traces(settings.traces, clock, closing)
+    reporter = Reporter(metrics, log, clock, tally, trace, history.rounds(1))
+    runner = PodRunner(connect, clock, reporter.hear)
+    use = exported_use(on.dcgm, store.gpu_uses, git.standing, lambda: runner, lambda: memory.epoch, clock, log)
+    _count(metrics, store, FollowedFigures(runner), tally, *use.figures)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
     stores = store.checkpoints, store.interventions, store.health
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)
     desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
-    records = store.placements, store.capacities, store.gpu_uses
-    pruning = Pruning(history, *records, git.standing, clock, lambda: memory.epoch)
-    alias_key = read_or_make_token(folder.alias_key, "key")
-    asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, lambda _, __: None
+    kept = store.placements, store.capacities, store.gpu_uses
+    pruning = Pruning(history, *kept, git.standing, clock, lambda: memory.epoch)
+    asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
     return Parts(
-        services_of(*asked, cluster=standing, use=KnownUse(LatestUse(dict, clock), None)),
+        services_of(*asked, lambda _, __: None, cluster=KubernetesStatus(runner.followed, git.standing), use=use.known),
         (
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
             ServerThread("alerts", alerts.run, alerts.stop),
             ServerThread("pruning", pruning.run, pruning.stop),
+            *use.members,
         ),
         store,
         ending="they go on; the next leader finds them",
     )
+
+
+def _count(metrics: Metrics, store: SqlStore, *others: Collector) -> None:
+    for figures in (*others, WebhookFigures(store.alerts), StoreFigures(store.database)):
+        metrics.add(figures)
 
 
 def _stalled(policies: StandingPolicy) -> str:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Protocol
 
+from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.access.token_file import read_or_make_token
@@ -16,6 +17,7 @@ from reconciler.control.capacity import CapacityRecorder
 from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.gpu_use import UseBook
+from reconciler.control.job_counts import JobTally
 from reconciler.control.metrics import Metrics
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.round_worker import RoundWorker
@@ -47,6 +49,7 @@ from reconciler.server.services import services_of
 from reconciler.server.settings import Settings
 from reconciler.server.store_access import opened_store, tie_to_agents, tie_to_tasks
 from reconciler.server.terms import open_to_accounts, terms_of
+from reconciler.server.traces import pass_traces
 from reconciler.server.use_keeper import (
     UseFiguresCollector,
     UseKeeper,
@@ -55,6 +58,7 @@ from reconciler.server.use_keeper import (
     recorder_here,
     use_book,
 )
+from reconciler.store.figures import StoreFigures
 from reconciler.store.store import SqlStore
 from solver.model.snapshot import Snapshot
 
@@ -71,7 +75,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
-    history = LoggedHistory(store.history, log)
+    history = LoggedHistory(store.history, log, tally := JobTally())
 
     def seen() -> Snapshot | None:
         return runner.status.last.snapshot if runner.status.last else None
@@ -85,16 +89,15 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     use = LatestUse(book.latest, clock)
     place = _place(settings, store, git.standing, lambda: runner.leads(), wake, clock, log, closing, book)  # noqa: PLW0108
     rounds = round_worker(settings, clock, log, closing)
-    plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock)
+    plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock, tally)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
-    metrics = _metrics(store, disks, starts, UseFiguresCollector(book, use, seen))
+    metrics = _metrics(store, disks, starts, UseFiguresCollector(book, use, seen), tally, *place.figures)
     keeping = UseKeeper(book, store.gpu_uses, lambda: runner.epoch())  # noqa: PLW0108
     events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
-    runner = _runner(
-        plane, narrow, events, Reporter(metrics, log, clock, history.rounds(1)), git.follower, is_shared=is_shared
-    )
+    reporter = Reporter(metrics, log, clock, tally, pass_traces(settings.traces, clock, closing), history.rounds(1))
+    runner = _runner(plane, narrow, events, reporter, git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
     alias_key = read_or_make_token(folder.alias_key, "key")
@@ -129,14 +132,11 @@ def _keeping_records(
     }
 
 
-def _metrics(store: SqlStore, disks: StateDisks, starts: NarrowStarts, use: UseFiguresCollector) -> Metrics:
-    """Those of rounds, of disks, of GPUs' use, and what is read from the store."""
+def _metrics(store: SqlStore, *others: Collector) -> Metrics:
+    """Those of rounds, of other parts, and what is read from the store."""
     metrics = Metrics()
-    metrics.add(use)
-    metrics.add(disks)
-    metrics.add(starts)
-    metrics.add(WebhookFigures(store.alerts))
-    metrics.add(HealthFigures(store.health))
+    for each in (*others, WebhookFigures(store.alerts), HealthFigures(store.health), StoreFigures(store.database)):
+        metrics.add(each)
     return metrics
 
 
@@ -211,6 +211,7 @@ def _plane(
     backend: TaskRunner,
     rounds: RoundWorker,
     clock: Clock,
+    tally: JobTally,
 ) -> ControlPlane:
     return ControlPlane(
         holder=holder,
@@ -229,4 +230,5 @@ def _plane(
         prepare=rounds.prepare,
         ask=rounds.ask,
         keep_capacity=CapacityRecorder(store.capacities).keep,
+        tally=tally,
     )

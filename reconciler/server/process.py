@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.access.token_file import read_token
 from reconciler.api.guard import is_loopback
+from reconciler.api.metrics_server import MetricsServer
 from reconciler.api.server import ApiServer
 from reconciler.connections.limits import ConnectionLimits, api_limits
 from reconciler.control.garbage_collection import seldom
@@ -16,7 +19,7 @@ from reconciler.server.api_guard import ApiDoors, doors_of
 from reconciler.server.crew import Crew, told_by_signals, with_restarts
 from reconciler.server.local_cluster import parts_on_this_machine
 from reconciler.server.parts import Parts
-from reconciler.server.settings import Settings
+from reconciler.server.settings import MetricsSettings, Settings
 from reconciler.web.console import console_routers
 
 SWITCH_S: Final = 0.0005
@@ -47,6 +50,9 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
         parts = _parts(settings, log, closing)
         doors = doors_of(settings, parts.services.access, parts.store.sessions)
         api = closing.enter_context(_api(settings, limits, parts, doors, log))
+        if settings.metrics is not None:
+            metrics = closing.enter_context(_metrics(settings.metrics, parts))
+            log.info("listening-for-metrics", url=metrics.url, authentication=settings.metrics.token is not None)
         crew = Crew()
         with told_by_signals(crew.dismiss):
             state, authentication = str(settings.folder.path), doors.guard.token is not None
@@ -91,6 +97,13 @@ def _api(
         log=log,
         routers=console_routers(parts.services, doors.keeper, doors.flow, settings.external_url),
     )
+
+
+def _metrics(on: MetricsSettings, parts: Parts) -> MetricsServer:
+    token = partial(read_token, on.token) if on.token is not None else None
+    if token is not None:
+        token()  # Better found wrong now than by the first scrape.
+    return MetricsServer(parts.services.metrics.text, on.host, on.port, token)
 
 
 def _parts(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:

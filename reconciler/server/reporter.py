@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.control.job_counts import JobTally
 from reconciler.control.metrics import Metrics
+from reconciler.control.passes import Pass
 from reconciler.control.runner import Condition, LoopStatus
 from reconciler.model.clock import Clock
 from reconciler.protocols.rounds import RoundSummary
@@ -31,6 +33,8 @@ class Reporter:
     metrics: Metrics
     log: FilteringBoundLogger
     clock: Clock
+    tally: JobTally = field(default_factory=JobTally)
+    trace: Callable[[Pass], None] = lambda _: None
     before: InitVar[Sequence[RoundSummary]] = ()
     _steps: ClockSteps = field(init=False)
     _said: tuple[str, str] = field(default=("", ""))
@@ -48,7 +52,11 @@ class Reporter:
             self._warn_of_step(step_s)
         if status.condition in _DECIDES and status.last is not None:
             last = status.last
-            self.metrics.observe(last.snapshot, last.plan, last.phase_ms, last.by_hand, last.shortfalls)
+            self.metrics.observe(last.snapshot, last.plan, last.phase_ms, last.by_hand, last.shortfalls, last.policy)
+            self.tally.rules(last.policy)
+            if last.is_whole:
+                self.tally.foretell(last.plan)
+            self.trace(last)
             self._tell_of(last.shortfalls)
             if status.last.fault:
                 self.metrics.fault()

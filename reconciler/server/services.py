@@ -37,6 +37,7 @@ from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import LedgerView
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.admission import AdmissionCheck
+from reconciler.server.plane_figures import PlaneFigures
 from solver.model.cluster import GpuType
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
@@ -144,6 +145,7 @@ def services_of(
 ) -> Services:
     """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there is no `past`."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
+    metrics.add(PlaneFigures(lambda: runner.status, standing.status, watch.queue_uses))
     seen = watch.policy, watch.snapshot, watch.queue_uses, watch.sighted
     said = watch.verdict, watch.admit, watch.status, watch.ready
     return Services(

@@ -16,6 +16,16 @@ from solver.model.quantities import Duration
 
 
 @dataclass(frozen=True, slots=True)
+class DcgmSettings:
+    """Where dcgm-exporter is read: at a Prometheus' HTTP API, with a `token` if it wants one, or at exporters themselves."""
+
+    url: str
+    is_prometheus: bool
+    token: Path | None
+    interval: Duration
+
+
+@dataclass(frozen=True, slots=True)
 class KubernetesSettings:
     """Of a cluster with pods as jobs. `kubeconfig` (): what a pod is given, else what kubectl would read; several are merged.
 
@@ -23,7 +33,7 @@ class KubernetesSettings:
 
     `namespace` and `lease`: where leaders are elected. `qps`, `burst`: how many requests leave, at most. `observed`: only look,
     and at whose pods. `mirror_policy`: the policy in force is shown there as ConfigMaps.
-    `mig_configs`: namespace and name of the ConfigMap of the MIG manager.
+    `mig_configs`: namespace and name of the ConfigMap of the MIG manager. `dcgm`: what tells what GPUs do; None: nothing does.
     """
 
     kubeconfig: tuple[Path, ...]
@@ -36,6 +46,7 @@ class KubernetesSettings:
     mig_configs: tuple[str, str]
     observed: PodOwnership | None = None
     mirror_policy: bool = False
+    dcgm: DcgmSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,15 @@ class AgentsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Of metrics that have an address of their own. `token`: the file with what is asked for there; None: nothing is."""
+
+    host: str
+    port: int
+    token: Path | None
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionSettings:
     """Of those to the API. None: as many as the limit of open files leaves, and half of them for one peer."""
 
@@ -79,6 +99,7 @@ class Settings:
     `connections`: how many others may open to the API, and how long they may take.
     `cluster`: which one's policy, where there are several. `kubernetes`: jobs are pods there; None: processes here.
     `agents`: jobs run on machines with agents; None: on this one. `store`: a PostgreSQL database; None: SQLite in the folder.
+    `metrics`: where they are served as well; None: with the API alone. `traces`: of passes, sent where the environment says.
     `round_worker_from`: of clusters with so many GPUs rounds are decided in a process of their own; None: as is usual.
     """
 
@@ -105,6 +126,8 @@ class Settings:
     round_worker_from: int | None = None
     external_url: str = ""
     client_secrets: Mapping[str, Path] = field(default_factory=dict)
+    metrics: MetricsSettings | None = None
+    traces: bool = False
 
     @property
     def tasks(self) -> Path:

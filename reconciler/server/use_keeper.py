@@ -22,7 +22,7 @@ from reconciler.protocols.backend import Epoch, StaleEpochError
 from reconciler.protocols.gpu_use import GpuUses
 from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.server.declared_nodes import declared_nodes
-from solver.model.cluster import Node
+from solver.model.cluster import Node, NodeName
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.policy.policy import GpuUseRecords
@@ -36,13 +36,18 @@ def use_records(policies: PolicySource) -> GpuUseRecords:
         return GpuUseRecords()
 
 
-def use_book(policies: PolicySource, clock: Clock, log: FilteringBoundLogger) -> UseBook:
-    """One that tells the log what it refuses."""
+def use_book(
+    policies: PolicySource,
+    clock: Clock,
+    log: FilteringBoundLogger,
+    known: Callable[[NodeName], Node | None] | None = None,
+) -> UseBook:
+    """One that tells the log what it refuses. `known`: what a node is; None: what Git says."""
 
     def tell(refused: UseRefused) -> None:
         log.warning("gpu-use-refused", node=refused.node, gpu=refused.gpu, reason=refused.why)
 
-    return UseBook(clock, declared_nodes(policies), lambda: use_records(policies).keep_minutes, tell)
+    return UseBook(clock, known or declared_nodes(policies), lambda: use_records(policies).keep_minutes, tell)
 
 
 def recorder_here(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ from solver.model.quantities import Instant
 T = TypeVar("T")
 
 LeaseClock = Literal["caller", "database"]
+TransactionKind = Literal["read", "write"]
 
 _COUNT_WRITE: Final = update(leadership).values(written=leadership.c.written + 1)
 _NEWEST_EPOCH: Final = select(leadership.c.epoch).with_for_update()
@@ -36,7 +38,7 @@ class Database:
     that may pass; what was committed is kept, and after the second, what was being committed may be: read to learn it.
     `failure` is the first that does not pass, for the caller that has to end what depends on the database.
 
-    `reserve`: room on the disk that is held for it; None: none is.
+    `reserve`: room on the disk that is held for it; None: none is. `timed`: hears how many seconds each transaction took.
 
     `lease_clock`: the clock by which leases run out. On one machine all have the same; of PostgreSQL's clients each has its
     own, so there it is the database's.
@@ -54,6 +56,7 @@ class Database:
     ) -> None:
         self.failure: StoreUnusableError | None = None
         self.reserve: DiskReserve | None = None
+        self.timed: Callable[[TransactionKind, float], None] = lambda _, __: None
         self.lease_clock: LeaseClock = lease_clock or ("caller" if isinstance(where, Path) else "database")
         url = postgresql_url(where) if isinstance(where, str) else None
         self.place = str(where) if url is None else url.render_as_string(hide_password=True)
@@ -82,7 +85,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database and changes nothing."""
-        with self._errors(), self._reader.begin() as connection:
+        with self._errors(), self._timing("read"), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
@@ -93,7 +96,7 @@ class Database:
         end. So no epoch can end in between, what is read before it is written stays true, and numbers rise in the order
         in which they are committed. `counted`: those that look for changes are to see one.
         """
-        with self._errors(), self._writer.begin() as connection:
+        with self._errors(), self._timing("write"), self._writer.begin() as connection:
             if counted:
                 connection.execute(_COUNT_WRITE)
             if epoch is not None or not counted:
@@ -132,6 +135,14 @@ class Database:
             f"{self.place}: a stored {kind.__name__} can't be read ({error}). "
             "Restore the database from a backup, and keep the damaged one for examination."
         )
+
+    @contextmanager
+    def _timing(self, kind: TransactionKind) -> Iterator[None]:
+        began_s = perf_counter()
+        try:
+            yield
+        finally:
+            self.timed(kind, perf_counter() - began_s)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

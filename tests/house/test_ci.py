@@ -23,7 +23,7 @@ check test test-thorough test-console test-postgresql test-kubernetes:
 def ran(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Of a copy of `.ci/run`, in a folder where every step only says its name; `BROKEN` fails."""
     (folder / ".venv/bin").mkdir(parents=True)
-    for program in ("chromium", "initdb", "ip", "podman"):  # as if they were installed
+    for program in ("chromium", "initdb", "ip", "podman", "promtool"):  # as if they were installed
         (folder / ".venv/bin" / program).touch(mode=0o755)
     (folder / "Makefile").write_text(MAKEFILE)
     (folder / ".ci").mkdir()

@@ -131,6 +131,11 @@ class Fleet:
         now_s = self._listened_s
         return self._those(lambda heard: heard.connected and (now_s - heard.last_s) * 1_000 >= longer_than)
 
+    def silences_s(self) -> list[float]:
+        """For how long each of the connected agents has not been heard of."""
+        with self._lock:
+            return [self._listened_s - heard.last_s for heard in self._nodes.values() if heard.connected]
+
     def addresses(self, nodes: Iterable[NodeName]) -> dict[NodeName, str]:
         """Where nodes can be reached; those that were never heard of are left out."""
         with self._lock:

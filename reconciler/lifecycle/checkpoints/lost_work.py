@@ -21,7 +21,12 @@ def lost_words(claim: Claim, checkpoints: Iterable[CheckpointRecord], now: Insta
     """The same as the end of a sentence; nothing of an attempt that never ran. `checkpoints`: of the job, newest first."""
     if claim.running_since is None:
         return ""
-    whole = (one for one in checkpoints if one.attempt == claim.attempt and one.state in ("published", "verified"))
-    saved = next(whole, None)
+    saved = whole_of(claim, checkpoints)
     since = f"since its checkpoint of step {saved.step}" if saved else "of which nothing is saved"
     return f"; {lost_gpu_s(claim, saved, now):.1f} GPU-seconds of work {since} are lost"
+
+
+def whole_of(claim: Claim, checkpoints: Iterable[CheckpointRecord]) -> CheckpointRecord | None:
+    """The newest one of an attempt that it can go on from. `checkpoints`: of the job, newest first."""
+    whole = (one for one in checkpoints if one.attempt == claim.attempt and one.state in ("published", "verified"))
+    return next(whole, None)

@@ -77,7 +77,7 @@ def after_failure(holding: ClaimContext) -> Retry | Fail | None:
     failure = retry_of(holding.claim.job, mishap, holding.record.failures, policy)
     if failure is not None:
         return Retry(holding.claim.job, failure)
-    return Fail(holding.claim.job, _culprit(dead).status, _why_not_again(holding, mishap, policy))
+    return Fail(holding.claim.job, _culprit(dead).status, _why_not_again(holding, mishap, policy), mishap.kind)
 
 
 def after_time_limit(holding: ClaimContext, over: TimeOut) -> Retry | TimeOut:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reconciler.lifecycle.jobs.settlements import Abandon, Cancel, Cull, End, Fail, GiveUp, Succeed, TimeOut
 from reconciler.lifecycle.jobs.tail import last_lines
+from reconciler.model.failure import FailureKind
 from reconciler.model.job_record import JobOutcome
 from reconciler.model.task_log import Logs
 from reconciler.protocols.backend import TaskStatus
@@ -31,6 +32,19 @@ def outcome_of(end: End, now: Instant, logs: Logs) -> JobOutcome:
             return JobOutcome("cancelled", now, message=message, unmet=unmet)
         case Cancel(_, actor):
             return JobOutcome("cancelled", now, message=f"cancelled by {actor}")
+
+
+def failure_of(end: End) -> FailureKind | None:
+    """What kind of failure it is; None: it is none."""
+    match end:
+        case Fail():
+            return end.kind
+        case TimeOut():
+            return "time-limit"
+        case GiveUp():
+            return "stuck"
+        case _:
+            return None
 
 
 def describe(task: TaskStatus) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.model.failure import Failure
+from reconciler.model.failure import Failure, FailureKind
 from reconciler.model.job_record import JobState
 from reconciler.protocols.backend import Order, TaskStatus, TellGang
 from reconciler.protocols.ledger import Marks
@@ -43,11 +43,12 @@ class Succeed:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The gang has ended because of one task, and has failed for good; `told`: how, in words."""
+    """The gang has ended because of one task, and has failed for good; `told`: how, in words; `kind`: of failure."""
 
     job: JobName
     culprit: TaskStatus
     told: str
+    kind: FailureKind = "exit"
 
 
 @dataclass(frozen=True, slots=True)

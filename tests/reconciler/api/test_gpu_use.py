@@ -161,7 +161,7 @@ def test_where_no_agents_tell_it_gpus_are_listed_and_nothing_is_known_of_their_u
     busy.minutes.clear()
     with ApiServer(busy.services(), Guard(TOKEN, user="alice")) as server, Client(server.url, TOKEN) as client:
         for ask in (client.past.gpu_use_of_node, client.past.gpu_use_of_job):
-            with pytest.raises(ApiError, match="told by agents"):
+            with pytest.raises(ApiError, match="told where dcgm-exporter can be read"):
                 ask("mine")
         assert {gpu.use for gpu in client.gpus().items} == {None}
         assert client.gpus().types == (GpuUtilisation(H100, 3, 0, 0.0, healthy=8),)

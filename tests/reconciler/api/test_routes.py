@@ -268,7 +268,8 @@ def test_an_instance_that_is_held_is_part_of_its_gpu(site: Site, client: Client)
     assert client.nodes().items[1].held == (HeldDevice(instance.id_on(gpu), JOB, MilliGpu(500)),)
     site.record_round()
     families = {family.name: family for family in text_string_to_metric_families(client.metrics())}
-    assert {s.labels["state"]: s.value for s in families["quorate_gpus"].samples} == {"free": 7.0, "held": 1.0}
+    states = {s.labels["state"]: s.value for s in families["quorate_gpus"].samples}
+    assert states == {"free": 7.0, "held": 1.0, "cordoned": 0.0, "unhealthy": 0.0}
 
 
 def test_gpus_that_are_being_partitioned_are_shown_and_counted(site: Site) -> None:
@@ -319,7 +320,8 @@ def test_metrics_are_prometheus_text(site: Site, client: Client) -> None:
     def samples(family: str, name: str) -> dict[tuple[str, ...], float]:
         return {tuple(s.labels.values()): s.value for s in families[family].samples if s.name == name}
 
-    assert samples("quorate_gpus", "quorate_gpus") == {("H100", "free"): 8.0}
+    states = {"free": 8.0, "held": 0.0, "cordoned": 0.0, "unhealthy": 0.0}
+    assert samples("quorate_gpus", "quorate_gpus") == {("H100", state): gpus for state, gpus in states.items()}
     assert samples("quorate_jobs_pending", "quorate_jobs_pending") == {("team", "outranked"): 2.0}
     assert samples("quorate_round_phase_seconds", "quorate_round_phase_seconds_sum")["solve",] == 0.0125
     assert samples("quorate_rounds", "quorate_rounds_total") == {("greedy",): 1.0}

@@ -22,6 +22,16 @@ REPOSITORY = ("run", "--policies-repo", "/no/such/repository")
         (("--external-url", "https://u@quorate.example"), "expected https://HOST"),
         (("--external-url", "https://quorate.example/console"), "the console needs a host of its own"),
         (("--external-url", "https://quorate.example:port"), "--external-url https://quorate.example:port:"),
+        (("--metrics-token", "file"), "--metrics-token is asked for by --metrics-listen"),
+        (("--dcgm-prometheus", "http://p.example:9090"), "are for --kubernetes"),
+        (
+            ("--kubernetes", "--dcgm-prometheus", "http://p.example", "--dcgm-exporters", "http://e.example"),
+            "Leave one of them out",
+        ),
+        (("--kubernetes", "--dcgm-prometheus-token", "file"), "--dcgm-prometheus-token is for --dcgm-prometheus"),
+        (("--kubernetes", "--dcgm-prometheus", "p.example:9090"), "expected http://HOST:9090 or https://HOST"),
+        (("--kubernetes", "--dcgm-exporters", "https://e.example"), "expected http://HOST:9400/metrics"),
+        (("--kubernetes", "--dcgm-exporters", "http://e.example", "--dcgm-interval", "2m"), "between 1s and 1m"),
         (("--client-secret", "https://id.example"), "expected ISSUER=FILE"),
         (
             ("--client-secret", "https://i.example/=a", "--client-secret", "https://i.example/=b"),

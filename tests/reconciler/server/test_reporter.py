@@ -55,5 +55,5 @@ def test_a_clock_that_is_set_is_told_once(stepped_ms: int, told: list[str]) -> N
 def test_a_clock_that_was_set_back_while_nothing_ran_is_told_at_the_start(ahead_ms: int, told: list[str]) -> None:
     newest = RoundSummary(3, BEGAN.after(ahead_ms), "rev", 0, 0, 0, "optimal", 1.0)
     with capture_logs() as lines:
-        Reporter(Metrics(), structlog.get_logger(), TwoClocks(), (newest,))
+        Reporter(Metrics(), structlog.get_logger(), TwoClocks(), before=(newest,))
     assert [line["message"] for line in lines if line["event"] == "clock-stepped"] == told

@@ -1,0 +1,111 @@
+"""Figures of a control plane as a whole, read from what its loop did last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from reconciler.control.metrics import Metrics
+from reconciler.control.queue_use import queue_uses
+from reconciler.control.runner import LoopStatus
+from reconciler.model.clock import VirtualClock
+from reconciler.model.git_status import PolicyCondition, PolicyStatus
+from reconciler.server.plane_figures import PlaneFigures
+from reconciler.server.reporter import Reporter
+from reconciler.store.figures import StoreFigures
+from solver.model.cluster import GpuType
+from solver.model.quantities import MilliGpu
+from solver.model.workload import QueueName
+from solver.policy.policy import Queue, Quota, policy_of
+from tests.reconciler.control.plane import Site, site_at
+
+H100 = GpuType("H100")
+POLICY = policy_of(
+    (
+        Queue(QueueName("org"), quota=(Quota(H100, guaranteed=MilliGpu.gpus(4), max=MilliGpu.gpus(6)),)),
+        Queue(QueueName("q"), QueueName("org"), (Quota(H100, guaranteed=MilliGpu.gpus(2)),)),
+    )
+)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with site_at(tmp_path / "quorate.db") as made:
+        made.policy = POLICY
+        yield made
+
+
+def policy_status(*, stalled: bool = False, revision: str = "abc") -> PolicyStatus:
+    conditions = (PolicyCondition("Stalled", status=stalled, reason="", message=""),)
+    return PolicyStatus(conditions, revision, revision)
+
+
+def figures(status: LoopStatus, policy: PolicyStatus) -> dict[tuple[str, ...], float]:
+    def uses() -> tuple[object, ...]:
+        assert status.last is not None, "asked before there was a pass"
+        return tuple(queue_uses(status.last.snapshot, status.last.policy))
+
+    collector = PlaneFigures(lambda: status, lambda: policy, uses)  # type: ignore[arg-type]
+    return {(s.name, *s.labels.values()): s.value for family in collector.collect() for s in family.samples}
+
+
+def test_before_the_first_pass_nothing_is_said_of_queues() -> None:
+    told = figures(LoopStatus(), policy_status(revision=""))
+    assert told["quorate_leader",] == 0
+    assert told["quorate_loop_condition", "beginning"] == 1
+    assert sum(value for (name, *_), value in told.items() if name == "quorate_loop_condition") == 1
+    assert {name for name, *_ in told} == {
+        "quorate_build_info",
+        "quorate_leader",
+        "quorate_loop_condition",
+        "quorate_policy_stalled",
+    }
+
+
+def test_queues_have_what_those_below_them_have(site: Site) -> None:
+    site.submit("runs", ("sleep", "forever"), gpus=3)
+    site.submit("waits", ("sleep", "forever"), gpus=4)
+    site.passes(3)
+    told = figures(LoopStatus("leading", "", site.one_pass()), policy_status(stalled=True))
+    of_q = {name: told.get((f"quorate_queue_gpus_{name}", "q", "H100")) for name in ("held", "borrowed", "max")}
+    assert of_q == {"held": 3.0, "borrowed": 1.0, "max": None}
+    assert told["quorate_queue_gpus_held", "org", "H100"] == 3.0
+    assert told["quorate_queue_gpus_guaranteed", "org", "H100"] == 4.0
+    assert told["quorate_queue_gpus_max", "org", "H100"] == 6.0
+    assert told["quorate_queue_gpus_waiting", "q", "H100"] == 4.0
+    assert (told["quorate_leader",], told["quorate_policy_stalled",], told["quorate_policy_info", "abc"]) == (1, 1, 1)
+    assert told["quorate_gpus_stranded", "H100"] == 1.0, (
+        "of the node with one that is held, three of four would be one job's"
+    )
+
+
+def test_names_of_queues_that_policy_does_not_know_make_no_series(site: Site) -> None:
+    site.submit("known", ("sleep", "forever"))
+    site.submit("not", ("sleep", "forever"), queue="made-up")
+    site.passes(3)
+    done, metrics = site.one_pass(), Metrics()
+    Reporter(metrics, structlog.get_logger(), VirtualClock()).hear(LoopStatus("leading", "", done))
+    text = metrics.text().decode()
+    assert "made-up" not in text
+    assert 'quorate_jobs_running{queue="q"} 1.0' in text
+    assert 'quorate_jobs_running{queue="org"} 0.0' in text
+    assert 'quorate_jobs_pending{queue="",reason=' in text
+    assert "_created" not in text
+
+
+def test_each_transaction_of_the_store_is_timed(site: Site) -> None:
+    collector = StoreFigures(site.store.database)
+
+    def counts() -> dict[str, float]:
+        (family,) = collector.collect()
+        return {s.labels["kind"]: s.value for s in family.samples if s.name.endswith("_count")}
+
+    assert counts() == {"read": 0, "write": 0}
+    site.submit("job", ("true",))
+    assert counts()["write"] == 1
+    with pytest.raises(KeyError):
+        site.store.history.round(9)
+    assert counts()["read"] >= 1
