@@ -14,6 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.kubernetes.binder.binding import Binder, GangOutcome, Leads, PodOutcome
 from reconciler.kubernetes.binder.eviction import Evictor, Outcome, Seen
 from reconciler.kubernetes.binder.eviction_steps import TimeUp
+from reconciler.kubernetes.binder.gang_sizes import GangSizes
 from reconciler.kubernetes.binder.journal import PodBinding
 from reconciler.kubernetes.binder.nominations import Nominator
 from reconciler.kubernetes.binder.partial_starts import BindableNodes
@@ -77,6 +78,7 @@ class KubernetesActuator:
     clock: Clock
     log: FilteringBoundLogger
     order: StartOrder = field(init=False)
+    sizes: GangSizes = field(init=False)
     _unseen: dict[Key, str] = field(default_factory=dict)
     """Pods that were bound and are not seen to be, with their uids."""
     _unknown: dict[Key, str] = field(default_factory=dict)
@@ -90,6 +92,7 @@ class KubernetesActuator:
     def __post_init__(self) -> None:
         """What goes before what is a matter of the mirror."""
         self.order = StartOrder(self.mirror, self.memory.note, self.clock)
+        self.sizes = GangSizes(self.api, self.leads, self.log)
 
     def lead(self) -> Epoch:
         """Under which epoch this may go on. Raises NotLeaderError."""
@@ -134,8 +137,10 @@ class KubernetesActuator:
         self._note_near(over, {one.job for one in outcomes if one.event == "limit-near"})
         self._tell_leaving(outcomes, sight)
         freed = await self.devices.give_back(sight.pods)
+        lowered = await self.sizes.lower(sight.cluster.index.outgrown)
         return (
             freed
+            + lowered
             + len(finished.again)
             + len(finished.released)
             + sum(one.event in ("evicting", "past-budgets", "limit-over", "called-off") for one in outcomes)

@@ -47,6 +47,7 @@ def _binding(member: MemberPod, task: TaskPlacement) -> PodBinding:
         devices,
         None if task.mig else task.share,
         task.sharing,
+        member.needs,
     )
 
 

@@ -15,6 +15,7 @@ from reconciler.kubernetes.objects.podgroups import Group, Source
 from reconciler.kubernetes.objects.pods import PodTask, label_priority
 from reconciler.kubernetes.objects.queue_names import LocalName
 from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
+from reconciler.kubernetes.objects.resizing import least_of_gang, needs_on
 from reconciler.kubernetes.objects.saves import save_remarks
 from reconciler.kubernetes.objects.task_groups import unfollowed
 from reconciler.kubernetes.objects.wire import Pod
@@ -42,7 +43,8 @@ class InRole(NamedTuple):
 class LivePods:
     """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
 
-    `least`: how many have to be there, those that are done among them; None: not known.
+    `least`: how many have to be there, those that are done among them; None: not known. `asked`: how many are asked for by now: of
+    a gang that runs and was told to be larger that is more.
     `comes_later`: of what else than its controller makes it a gang, what that controller makes in turn, and has not made yet.
     `queue_else`: its queue where none is named; `meant`: the queue that is meant by each LocalName. `stamped`: what
     `priorityClassName` may say without anybody having named a class: the cluster's default (`globalDefault`), where the policy has
@@ -60,6 +62,7 @@ class LivePods:
     queue_else: str = ""
     meant: Mapping[str, str] = field(default_factory=dict)
     stamped: frozenset[str] = frozenset()
+    asked: int | None = None
 
     @cached_property
     def tasks(self) -> tuple[PodTask, ...]:
@@ -129,6 +132,11 @@ class LivePods:
     @property
     def _awaited(self) -> list[str]:
         return sorted({why for task in self.tasks for why in task.pod.spec.awaited})
+
+    def began_with(self, role: str) -> int | None:
+        """With how many of a role those of its pods were bound that run; None: none does, or says it."""
+        said = (needs_on(one.task.pod) for one in self.pods if one.role == role)
+        return min((known.of_role for known in said if known), default=None)
 
     def missing(self) -> Missing | None:
         """What it still waits for: pods, or leave for them to be scheduled; None: nothing."""
@@ -296,4 +304,5 @@ def _gang(
     if len(members) > 1:
         ordered = sorted(members, key=lambda one: (one[0].role, order_of(one[1].pod.metadata)))
     in_roles = tuple(InRole(found.role, task) for found, task in ordered)
-    return LivePods(key, in_roles, done, least, group, controller, disagrees=len(sizes) > 1)
+    needed = least_of_gang(least, (one.task.pod for one in in_roles))
+    return LivePods(key, in_roles, done, needed, group, controller, disagrees=len(sizes) > 1, asked=least)

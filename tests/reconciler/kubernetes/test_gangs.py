@@ -38,7 +38,7 @@ def test_a_pod_alone_is_a_job() -> None:
         2**30,
     )
     assert gang.job.submitted_at == Instant.parse("2026-11-20T08:00:00Z")
-    assert gang.members[0] == ("vision", "notebook", "uid-of-notebook", "7", "worker", 0)
+    assert gang.members[0] == ("vision", "notebook", "uid-of-notebook", "7", "worker", 0, "")
 
 
 def test_pods_of_other_schedulers_are_no_jobs() -> None:
