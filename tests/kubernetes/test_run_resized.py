@@ -77,12 +77,15 @@ def test_a_job_that_is_made_larger_runs_on_and_grows_when_there_is_room(shipped:
             before = await uids(api, space)
             await resized(api, space, 4)
             await put(api, space, [of_job(2), of_job(3)])
-            assert "runs on fewer pods" in await until_said(api, space, "train-3", "fewer pods")
+            assert "runs on 2 of 4 pods" in await until_said(api, space, "train-3", "which is enough for it")
             with plane.client() as client:
                 job = client.job(JobName(f"{space}.job.train"))
             assert job.state == "running"
             await api.delete(PODS.path(space, "short-1"))
-            await until_left(api, space, {"other", *(f"train-{number}" for number in range(4))})
+            large = a_worker("short-1", "short", 2, gpus=0)
+            large["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
+            await put(api, space, [large])
+            await until_left(api, space, {"other", "short-1", *(f"train-{number}" for number in range(4))})
             assert set(await bound(api, space)) == {"train-0", "train-1", "other"}
             await api.delete(PODS.path(space, "other"))
             await until_needs(api, space, {f"train-{number}": "2/2" for number in range(4)})

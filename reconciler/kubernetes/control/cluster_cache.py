@@ -28,6 +28,7 @@ from reconciler.kubernetes.objects.sharing import PodSharing
 from reconciler.kubernetes.objects.start_sequence import StartSequence
 from reconciler.kubernetes.objects.storage import (
     CsiDriver,
+    CsiNode,
     CsiStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -46,6 +47,7 @@ Heard = Callable[[Change[T]], bool]
 BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
 VOLUMES = Resource("v1", "persistentvolumes")
 STORAGE_CLASSES = Resource("storage.k8s.io/v1", "storageclasses")
+CSI_NODES = Resource("storage.k8s.io/v1", "csinodes")
 CSI_DRIVERS = Resource("storage.k8s.io/v1", "csidrivers")
 CAPACITIES = Resource("storage.k8s.io/v1", "csistoragecapacities")
 RESOURCE_QUOTAS = Resource("v1", "resourcequotas")
@@ -65,7 +67,7 @@ class ClusterCache:
         self._world = ClusterModel(whose)
         self.devices = PodClaims(self._world)
         """What claims have, and may have."""
-        self.volumes = PodVolumes(self.devices)
+        self.volumes = PodVolumes(self.devices, self._world.mountable)
         """What volume claims are bound to, and may be."""
         self._pods = PodIndex()
         self._partitioned: dict[str, KubeNode] = {}
@@ -92,6 +94,7 @@ class ClusterCache:
             self.watch((CSI_DRIVERS,), CsiDriver, lambda one: self.volumes.driver(one.before, one.after)),
             self.watch((CAPACITIES,), CsiStorageCapacity, lambda one: self.volumes.capacity(one.before, one.after)),
         )
+        self.watch((CSI_NODES,), CsiNode, lambda one: self.volumes.csi_node(one.before, one.after))
         self._watch_meaning(LOCAL_QUEUES, self._world.local_queue)
         for group in GROUPS:
             self._watch_meaning(group, self._world.group)

@@ -58,7 +58,7 @@ class PodGang(NamedTuple):
 
     One that holds nodes has its job whatever it is refused for: it is there, and gets no node more; but for one of which it can't
     be said what it holds, or for whom.
-    `node_sets`: those that its job's groups name. `outgrown`: those of its pods that were bound with more than are asked for by now.
+    `node_sets`: those that its job's groups name. `outgrown`: its pods that were bound with more than are asked for now.
     """
 
     name: JobName

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -122,6 +122,10 @@ class ClusterModel:
     def publish(self, name: NodeName, gpus: PublishedGpus | None) -> None:
         """A driver publishes these GPUs of a node for claims; None: none any more."""
         self._inventory.publish(name, gpus)
+
+    def mountable(self, name: str, amounts: Mapping[str, int]) -> bool:
+        """How many volumes pods may have on a node, by resource; whether it makes a difference. Of what is not said, any number."""
+        return self._inventory.mountable(NodeName(name), amounts)
 
     def pod(self, before: Pod | None, after: Pod | None) -> bool:
         """A pod; whether it makes a difference. Of those that are no jobs only what they use and which pods they keep away does."""
