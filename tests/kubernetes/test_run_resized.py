@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from hack.kubernetes.cluster import Cluster
@@ -11,6 +12,7 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS
 from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane
+from tests.kubernetes.controllers import controllers, needs_controllers, without_jobs
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 from tests.kubernetes.test_run import POLICY as QUEUES
 from tests.kubernetes.test_run import a_worker, bound, gpu_nodes, running, until_bound
@@ -93,6 +95,7 @@ def test_a_job_that_is_made_larger_runs_on_and_grows_when_there_is_room(shipped:
             assert {name: after[name] for name in ("train-0", "train-1")} == {
                 name: before[name] for name in ("train-0", "train-1")
             }
+            await without_jobs(api, space)
 
     asyncio.run(story())
 
@@ -117,5 +120,76 @@ def test_a_job_that_is_made_smaller_gives_up_what_its_controller_ends_and_may_gr
             await resized(api, space, 2)
             await put(api, space, [of_job(1)])
             await until_needs(api, space, {"train-0": "1/1", "train-1": "1/1"})
+            await without_jobs(api, space)
+
+    asyncio.run(story())
+
+
+async def a_real_job(api: Api, space: str, parallelism: int) -> None:
+    """Of which Kubernetes' own controller makes the pods."""
+    requests = {names.GPU: "1", "cpu": "1", "memory": "1Gi"}
+    container = {"name": "main", "image": "none", "resources": {"requests": requests, "limits": requests}}
+    spec = {"schedulerName": names.SCHEDULER, "restartPolicy": "Never", "containers": [container]}
+    template = {"metadata": {"labels": {"quorate.dev/queue": "research"}}, "spec": spec}
+    size = {"parallelism": parallelism, "completions": parallelism, "completionMode": "Indexed"}
+    await api.create(JOBS.path(space), {"metadata": {"name": "train"}, "spec": {**size, "template": template}})
+
+
+async def until_there(api: Api, space: str, indices: set[str]) -> dict[str, str]:
+    """The uids of the pods that run, by their indices, once they are these."""
+    there: dict[str, str] = {}
+    async with asyncio.timeout(SOON_S):
+        while there.keys() != indices:
+            await asyncio.sleep(0.1)
+            there = {
+                pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]: pod["metadata"]["uid"]
+                for pod in (await api.get(PODS.path(space), dict[str, Any]))["items"]
+                if pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
+            }
+    return there
+
+
+@needs_controllers
+def test_an_elastic_job_of_kubernetes_own_controller_grows_and_shrinks(
+    shipped: Cluster, plane: ControlPlane, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with session(shipped) as api, gpu_nodes(api, 1, "own"), running(plane, shipped):
+            space = await a_namespace(api)
+            async with controllers(shipped, tmp_path, api, space):
+                await a_real_job(api, space, 2)
+                before = await until_there(api, space, {"0", "1"})
+                await resized(api, space, 4)
+                grown = await until_there(api, space, {"0", "1", "2", "3"})
+                await resized(api, space, 1)
+                shrunk = await until_there(api, space, {"0"})
+                assert (grown["0"], grown["1"], shrunk["0"]) == (before["0"], before["1"], before["0"])
+
+    asyncio.run(story())
+
+
+@needs_controllers
+def test_a_job_whose_pod_group_kubernetes_own_controller_makes_is_one_gang(
+    shipped: Cluster, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """As kube-scheduler's own gangs are made in 1.36: by the feature WorkloadWithJob."""
+
+    async def story() -> None:
+        async with session(shipped) as api, gpu_nodes(api, 1, "groups"), running(plane, shipped):
+            space = await a_namespace(api)
+            async with controllers(shipped, tmp_path, api, space, ("GenericWorkload", "WorkloadWithJob")):
+                await put(api, space, [a_worker("other", "other", 1, gpus=2)])
+                await until_bound(api, space, 1)
+                await a_real_job(api, space, 3)
+                async with asyncio.timeout(SOON_S):
+                    while len(pods := (await api.get(PODS.path(space), dict[str, Any]))["items"]) < 4:
+                        await asyncio.sleep(0.1)
+                (group,) = {pod["spec"].get("schedulingGroup", {}).get("podGroupName") for pod in pods} - {None}
+                waits = next(pod["metadata"]["name"] for pod in pods if pod["metadata"]["name"] != "other")
+                await until_said(api, space, waits, "waits:")
+                with plane.client() as client:
+                    assert client.job(JobName(f"{space}.podgroup.{group}")).state == "queued"
+                await api.delete(PODS.path(space, "other"), {"gracePeriodSeconds": 0})
+                await until_there(api, space, {"0", "1", "2"})
 
     asyncio.run(story())

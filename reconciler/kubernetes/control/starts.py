@@ -16,7 +16,7 @@ from solver.model.cluster import Node, NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.plan.plan import Bind, Grow, Step
+from solver.plan.plan import Bind, Grow, Nominate, Step
 
 _Task = tuple[str, int]
 """Its group, and its number there."""
@@ -34,6 +34,11 @@ def bindings_of(steps: Iterable[Step], gangs: Mapping[JobName, PodGang]) -> tupl
             limit = step.time_limit if isinstance(step, Bind) else job.time_limit if job else None
             found.append(GangBinding(step.job, step.attempt, pods, limit))
     return tuple(found)
+
+
+def as_start(step: Nominate) -> Bind:
+    """A promise as if what is promised could be had at once."""
+    return Bind(step.job, step.attempt, step.tasks, step.deadline)
 
 
 def _binding(member: MemberPod, task: TaskPlacement) -> PodBinding:

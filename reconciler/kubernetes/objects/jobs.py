@@ -11,12 +11,12 @@ import msgspec
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.constraints import Places, as_types
 from reconciler.kubernetes.objects.device_assignment import Held, share_of, slot_of
+from reconciler.kubernetes.objects.gang_needs import GangNeeds, needs_on
 from reconciler.kubernetes.objects.gangs import InRole, LivePods
 from reconciler.kubernetes.objects.limits import began_at, limit_of
 from reconciler.kubernetes.objects.pod_affinity import SLICE_KEYS, AffinityRules, Company, as_level
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
-from reconciler.kubernetes.objects.resizing import Needs, needs_on
 from reconciler.kubernetes.objects.saves import checkpoint_of, saved_at
 from solver.model.cluster import LEVELS, NodeName
 from solver.model.document import encode
@@ -114,15 +114,15 @@ def _members(gang: LivePods, parts: Sequence[Part]) -> Iterator[MemberPod]:
             yield MemberPod(*task.pod.key, meta.uid, meta.resource_version, part.name, index, needs)
 
 
-def _needs(gang: LivePods, parts: Sequence[Part], role: str) -> Needs:
+def _needs(gang: LivePods, parts: Sequence[Part], role: str) -> GangNeeds:
     """With how many pods those of a role run from now on."""
     everybody = sum(len(part.tasks) for part in parts)
     of_gang = everybody + gang.done if gang.least is None else gang.least
     if all(part.role == role for part in parts):
-        return Needs(of_gang, of_gang)
+        return GangNeeds(of_gang, of_gang)
     fewest = _fewest_of_role(gang, parts, role)
     there = sum(len(part.tasks) for part in parts if part.role == role)
-    return Needs(there if fewest is None else fewest, of_gang)
+    return GangNeeds(there if fewest is None else fewest, of_gang)
 
 
 def _outgrown(gang: LivePods, parts: Sequence[Part], members: Iterable[MemberPod]) -> Iterator[MemberPod]:
@@ -133,7 +133,7 @@ def _outgrown(gang: LivePods, parts: Sequence[Part], members: Iterable[MemberPod
         before = needs_on(task.pod)
         if before is not None and gang.asked is not None:
             said = gang.asked if all(part.role == role for part in parts) else _said_of_role(gang, role)
-            now = before.least(Needs(before.of_role if said is None else said, gang.asked))
+            now = before.least(GangNeeds(before.of_role if said is None else said, gang.asked))
             if now != before:
                 yield member._replace(needs=str(now))
 

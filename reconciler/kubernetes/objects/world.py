@@ -123,6 +123,12 @@ class ClusterModel:
         """A driver publishes these GPUs of a node for claims; None: none any more."""
         self._inventory.publish(name, gpus)
 
+    def workload_groups(self, before: tuple[Group, ...] | None, after: tuple[Group, ...] | None) -> bool:
+        """The groups of a Workload of Kubernetes 1.35; whether they make a difference."""
+        was, now = ({one.name: one for one in known or ()} for known in (before, after))
+        told = [self.group(was.get(name), now.get(name)) for name in sorted(was.keys() | now.keys())]
+        return any(told)
+
     def mountable(self, name: str, amounts: Mapping[str, int]) -> bool:
         """How many volumes pods may have on a node, by resource; whether it makes a difference. Of what is not said, any number."""
         return self._inventory.mountable(NodeName(name), amounts)
@@ -138,6 +144,10 @@ class ClusterModel:
         """A PodGroup; whether it makes a difference."""
         self._gathering.group(before, after)
         return before != after
+
+    def admitted(self, key: GangKey, since: str | None) -> bool:
+        """The pods of a gang are admitted together; whether that was otherwise."""
+        return self._gathering.admitted(key, since)
 
     def controller(self, before: Controller | None, after: Controller | None) -> bool:
         """An object that makes pods; whether it makes a difference."""

@@ -328,6 +328,18 @@ def test_pods_of_a_job_without_indices_are_each_of_their_own() -> None:
     assert [gang.name for gang in cluster(NODES, pods).gangs] == ["vision.pod.p-0", "vision.pod.p-1"]
 
 
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "DaemonSet", "Workflow"])
+def test_pods_of_makers_without_gangs_are_each_of_their_own(kind: str) -> None:
+    owner = [{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": "u", "controller": True}]
+    pods = [pod(f"web-{number}", metadata={"ownerReferences": owner}) for number in range(2)]
+    pods += [pod("web-2", labels={"quorate.dev/gang": "g", "quorate.dev/gang-size": "1"})]
+    assert [gang.name for gang in cluster(NODES, pods).gangs] == [
+        "vision.gang.g",
+        "vision.pod.web-0",
+        "vision.pod.web-1",
+    ]
+
+
 def test_an_elastic_ray_cluster_starts_with_its_least() -> None:
     text, labels, _, _ = CONTROLLERS["RayCluster"]
     (ray,) = from_yaml(text)

@@ -25,6 +25,7 @@ from reconciler.kubernetes.objects.world import ClusterModel
 from solver.model.quantities import Instant
 from solver.model.snapshot import snapshot_of
 from solver.model.workload import QueueName
+from solver.plan.plan import Inadmissible, Waits
 from solver.policy.policy import Queue, policy_of
 from solver.round.solve import solve
 from tests.drawn import worlds
@@ -465,6 +466,7 @@ def test_a_pod_that_waits_for_a_mount_names_the_driver() -> None:
     snapshot = snapshot_of(Instant(0), scene.world.cluster().nodes, scene.world.cluster().jobs)
     policy = policy_of((Queue(QueueName("q"), quota=(quota_of("H100-SXM5-80GB", 32),)),))
     (verdict,) = solve(snapshot, policy, None).verdicts
+    assert isinstance(verdict, Waits | Inadmissible)
     assert "2 volumes of csi.example.com" in " ".join(str(reason) for reason in verdict.reasons)
 
 

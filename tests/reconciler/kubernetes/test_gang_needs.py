@@ -82,7 +82,7 @@ def a_ray_cluster(replicas: int) -> Sent:
         spec: {{headGroupSpec: {{}}, workerGroupSpecs: [{{groupName: gpu, replicas: {replicas}}}]}}
         """
     )
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def of_ray(name: str, group: str, on: str = "", needs: str = "") -> Sent:

@@ -17,7 +17,7 @@ from reconciler.kubernetes.objects.wire import Pod
 _WRITTEN = re.compile(r"(\d{1,9})/(\d{1,9})")
 
 
-class Needs(NamedTuple):
+class GangNeeds(NamedTuple):
     """How many pods of a role, and of its whole gang, have to be there."""
 
     of_role: int
@@ -26,15 +26,15 @@ class Needs(NamedTuple):
     def __str__(self) -> str:
         return f"{self.of_role}/{self.of_gang}"
 
-    def least(self, other: Needs) -> Needs:
+    def least(self, other: GangNeeds) -> GangNeeds:
         """The lesser of both, each for itself."""
-        return Needs(min(self.of_role, other.of_role), min(self.of_gang, other.of_gang))
+        return GangNeeds(min(self.of_role, other.of_role), min(self.of_gang, other.of_gang))
 
 
-def needs_on(pod: Pod) -> Needs | None:
+def needs_on(pod: Pod) -> GangNeeds | None:
     """With how many a pod was bound; None: it is not, or says nothing that can be read."""
     found = _WRITTEN.fullmatch(pod.metadata.annotations.get(names.NEEDS, "")) if pod.holds else None
-    return Needs(max(1, int(found[1])), max(1, int(found[2]))) if found else None
+    return GangNeeds(max(1, int(found[1])), max(1, int(found[2]))) if found else None
 
 
 def least_of_gang(said: int | None, pods: Iterable[Pod]) -> int | None:
