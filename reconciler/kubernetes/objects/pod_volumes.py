@@ -296,11 +296,12 @@ class PodVolumes:
 
 
 def _are_one_gang(one: Pod, other: Pod) -> bool:
-    """A pod that takes the place of one that is leaving does not run beside it."""
+    """A pod that takes the place of one that is leaving does not run beside it; pods of a Job without indices need not, either."""
     if one.metadata.deletion_timestamp or other.metadata.deletion_timestamp:
         return False
-    named = membership_of(one)
-    return named.key == membership_of(other).key and (named.size != 1 or named.key.source != "job")
+    key = membership_of(one).key
+    is_loose = key.source == "job" and names.JOB_INDEX not in one.metadata.labels
+    return key == membership_of(other).key and not is_loose
 
 
 def _counting(pod: Pod, mounts: Sequence[Mount]) -> Pod:

@@ -522,3 +522,13 @@ def test_a_gang_whose_pods_share_a_claim_of_one_pod_is_refused() -> None:
     for name in ("a", "b"):
         scene.put("pod", alone(name, "one", annotations=said), name)
     assert codes(scene.gang) == ["volume-of-one-pod"]
+
+
+def test_pods_of_a_job_without_indices_have_a_claim_of_one_pod_one_after_the_other() -> None:
+    scene = a_scene_of(None)
+    scene.put("claim", of_one_pod("one", "pv-one"))
+    said = {"batch.kubernetes.io/job-name": "map"}
+    scene.put("pod", alone("map-a", "one", on="n1", labels=said), "map-a")
+    scene.put("pod", alone("map-b", "one", labels=said), "map-b")
+    second = the_gang(scene.world.cluster(), "vision.pod.map-b")
+    assert (codes(second), "which the pod map-a mounts" in str(second.missing)) == ([], True)
