@@ -35,6 +35,7 @@ BUILT = {
     "kube-controller-manager": Built("k8s.io/kubernetes/cmd/kube-controller-manager"),
     "kube-scheduler": Built("k8s.io/kubernetes/cmd/kube-scheduler"),
     "kubectl": Built("k8s.io/kubernetes/cmd/kubectl", "kubectl"),
+    "kueue": Built("sigs.k8s.io/kueue/cmd/kueue", "kueue"),
     "kustomize": Built("sigs.k8s.io/kustomize/kustomize/v5", "rendering"),
 }
 OPTIONAL = tuple(sorted(BUILT.keys() - {API_SERVER}))

@@ -20,6 +20,9 @@ PLACES: Final = "pods"
 PORT_PREFIX: Final = "hostPort/"
 """A port of a node, as PREFIX PROTOCOL/NUMBER, on all of its addresses; with /ADDRESS on that one."""
 
+VOLUME_PREFIX: Final = "volumes/"
+"""Volumes that a driver can mount on one node, by its name."""
+
 WHOLE_PORT: Final = 1_000
 """All of a port. What listens on one address takes all of the port there, and one part of the port: then no task can have the whole
 of it, and others can have it on other addresses."""
@@ -68,11 +71,13 @@ def amount_in_words(amount: int) -> str:
 
 
 def in_words(name: str, amount: int) -> str:
-    """`2 rdma/hca`, `100Gi ephemeral-storage`, `port 8080 (TCP) on its node`, `1 place for pods`."""
+    """`2 rdma/hca`, `100Gi ephemeral-storage`, `port 8080 (TCP) on its node`, `1 place for pods`, `1 volume of csi.example.com`."""
     if is_port(name):
         return f"{port_in_words(name)} on its node"
     if name == PLACES:
         return f"{amount} {'place' if amount == 1 else 'places'} for pods"
+    if name.startswith(VOLUME_PREFIX):
+        return f"{amount} {'volume' if amount == 1 else 'volumes'} of {name.removeprefix(VOLUME_PREFIX)}"
     return f"{amount_in_words(amount)} {name}"
 
 

@@ -13,8 +13,8 @@ from reconciler.kubernetes.objects.controllers import CONTROLLERS
 from reconciler.kubernetes.objects.held_back import VOLCANO_JOBS
 from reconciler.kubernetes.objects.object_kinds import ObjectKind
 from reconciler.kubernetes.objects.podgroups import GROUPS
-from reconciler.kubernetes.objects.queue_names import LOCAL_QUEUES
 from tests.kubernetes.fencing import until_in_force
+from tests.kubernetes.kueue import kueue_definitions
 from tests.kubernetes.mirrored import CRDS, a_definition
 from tests.kubernetes.sessions import CONFIG_MAPS, SOON_S, session
 
@@ -38,11 +38,13 @@ async def install(cluster: Cluster) -> None:
 
 async def _with_other_makers(api: Api) -> None:
     """What others define and Quorate reads where it is installed, so that it is read here."""
-    kinds: tuple[ObjectKind[Any, Any], ...] = (*GROUPS, *CONTROLLERS, LOCAL_QUEUES)
+    kinds: tuple[ObjectKind[Any, Any], ...] = (*GROUPS, *CONTROLLERS)
     for kind in kinds:
         group, _, version = kind.resources[0].version.partition("/")
         if group not in BUILT_IN:
             await api.create(CRDS.path(), a_definition(group, version, kind.name, kind.resources[0].plural))
+    for definition in kueue_definitions():
+        await api.create(CRDS.path(), definition)
     group, _, version = VOLCANO_JOBS.version.partition("/")
     await api.create(CRDS.path(), a_definition(group, version, "Job", VOLCANO_JOBS.plural))
 

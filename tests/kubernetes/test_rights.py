@@ -13,8 +13,11 @@ from tests.kubernetes.together import audit_logs, failed_elsewhere, folder_of_al
 
 pytestmark = REAL
 
-NOT_USED_YET: set[str] = set()
-"""Rights of parts that no test runs under the shipped roles yet. What is used leaves this list: the test says so."""
+NOT_USED_YET = {"watch workloads.scheduling.k8s.io"}
+"""Rights of parts that no test runs under the shipped roles yet. What is used leaves this list: the test says so.
+
+Kubernetes 1.36 does not serve the Workloads of 1.35, so that they are listed in vain.
+"""
 
 
 def test_nothing_was_asked_for_that_is_not_granted_and_nothing_is_granted_that_was_not_asked_for(

@@ -9,13 +9,14 @@ from typing import Any
 
 from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
-from reconciler.kubernetes.control.cluster_cache import STORAGE_CLASSES, VOLUMES
+from reconciler.kubernetes.control.cluster_cache import CSI_NODES, STORAGE_CLASSES, VOLUMES
 from reconciler.kubernetes.objects.resource import NODES, PODS, VOLUME_CLAIMS
 from reconciler.kubernetes.objects.storage import BIND_COMPLETED, SELECTED_NODE
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_run import POLICY as QUEUES
 from tests.kubernetes.test_run import a_worker, bound, gpu_nodes, running, until_bound
+from tests.kubernetes.test_run_affinity import until_said
 
 pytestmark = REAL
 
@@ -130,5 +131,54 @@ def test_a_pod_goes_where_its_volume_is(shipped: Cluster, plane: ControlPlane) -
             await a_claim(api, space, "data")
             await provision(api, space, "data", "mount-0", nodes[2])
             assert await until_bound(api, space, 1) == {"w0": nodes[2]}
+
+    asyncio.run(story())
+
+
+async def a_bound_claim(api: Api, space: str, name: str, mode: str = "ReadWriteOnce") -> None:
+    """With a volume of its own, which any node can mount."""
+    common = {"accessModes": [mode], "storageClassName": "local"}
+    wanted = {"resources": {"requests": {"storage": "1Gi"}}, "volumeName": f"{space}-{name}"}
+    notes = {"annotations": {BIND_COMPLETED: "yes"}}
+    await api.create(VOLUME_CLAIMS.path(space), {"metadata": {"name": name, **notes}, "spec": {**common, **wanted}})
+    source = {"csi": {"driver": "csi.example.com", "volumeHandle": name}, "capacity": {"storage": "1Gi"}}
+    of = {"claimRef": {"namespace": space, "name": name}}
+    await api.create(VOLUMES.path(), {"metadata": {"name": f"{space}-{name}"}, "spec": {**common, **source, **of}})
+    await api.patch(VOLUME_CLAIMS.path(space, name, "status"), {"status": {"phase": "Bound"}})
+
+
+async def a_small_worker(api: Api, space: str, name: str, claim: str) -> None:
+    pod = a_worker(name, name, 1)
+    pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    await api.create(PODS.path(space), pod)
+
+
+def test_no_more_volumes_than_a_node_can_mount_and_a_claim_of_one_pod_one_pod_after_the_other(
+    shipped: Cluster, plane: ControlPlane
+) -> None:
+    async def story() -> None:
+        async with session(shipped) as api, gpu_nodes(api, 1, "mounts") as (node,):
+            space = await a_namespace(api)
+            for claim in ("one", "two"):
+                await a_bound_claim(api, space, claim)
+            await a_bound_claim(api, space, "once", "ReadWriteOncePod")
+            driver = {"name": "csi.example.com", "nodeID": node, "allocatable": {"count": 2}}
+            volumes = [VOLUMES.path("", f"{space}-{claim}") for claim in ("one", "two", "once")]
+            async with gone_afterwards(api, CSI_NODES.path("", node), *volumes):
+                await api.create(CSI_NODES.path(), {"metadata": {"name": node}, "spec": {"drivers": [driver]}})
+                for name in ("once-a", "once-b"):
+                    await a_small_worker(api, space, name, "once")
+                async with running(plane, shipped):
+                    (first,) = await until_bound(api, space, 1)
+                    (second,) = {"once-a", "once-b"} - {first}
+                    assert f"which the pod {first} mounts" in await until_said(api, space, second, "which the pod")
+                    await a_small_worker(api, space, "one", "one")
+                    await until_bound(api, space, 2)
+                    await a_small_worker(api, space, "two", "two")
+                    await until_said(api, space, "two", "1 volume of csi.example.com")
+                    await api.delete(PODS.path(space, "one"))
+                    assert set(await until_bound(api, space, 2)) == {first, "two"}
+                    await api.delete(PODS.path(space, first))
+                    assert set(await until_bound(api, space, 2)) == {second, "two"}
 
     asyncio.run(story())

@@ -25,7 +25,10 @@ _COMPRESSED = "z:"
 
 
 class PodBinding(NamedTuple):
-    """Where one pod goes, and what it holds there: `share` and `sharing` say how it has its only device beside others."""
+    """Where one pod goes, and what it holds there: `share` and `sharing` say how it has its only device beside others.
+
+    `needs`: with how many of its gang it is bound.
+    """
 
     namespace: str
     name: str
@@ -35,6 +38,7 @@ class PodBinding(NamedTuple):
     devices: tuple[DeviceId, ...] = ()
     share: MilliGpu | None = None
     sharing: str | None = None
+    needs: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -76,6 +80,7 @@ class _Pod(msgspec.Struct, frozen=True, array_like=True):
     devices: tuple[str, ...]
     share: int | None = None
     sharing: str | None = None
+    needs: str = ""
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -99,7 +104,7 @@ def journal_of(gang: GangBinding, at: Instant) -> StartJournal:
 def written(journal: StartJournal) -> str:
     """As an annotation. Raises JournalTooLongError."""
     pods = tuple(
-        _Pod(pod.name, pod.uid, pod.node, _shortened(pod), None if pod.share is None else int(pod.share), pod.sharing)
+        _Pod(pod.name, pod.uid, pod.node, _shortened(pod), _plain_share(pod), pod.sharing, pod.needs)
         for pod in journal.pods
     )
     limit = None if journal.limit is None else int(journal.limit)
@@ -112,6 +117,10 @@ def written(journal: StartJournal) -> str:
     return text
 
 
+def _plain_share(pod: PodBinding) -> int | None:
+    return None if pod.share is None else int(pod.share)
+
+
 @lru_cache(maxsize=4096)
 def read(text: str) -> StartJournal:
     """The journal in an annotation. Raises JournalUnreadableError."""
@@ -122,7 +131,7 @@ def read(text: str) -> StartJournal:
     pods = tuple(
         PodBinding(
             record.namespace, pod.name, pod.uid, "", NodeName(pod.node), _lengthened(pod),
-            None if pod.share is None else MilliGpu(pod.share), pod.sharing,
+            None if pod.share is None else MilliGpu(pod.share), pod.sharing, pod.needs,
         )
         for pod in record.pods
     )  # fmt: skip
@@ -143,6 +152,8 @@ def hold_annotations(pod: PodBinding, of: GangBinding | StartJournal) -> dict[st
         said[names.SHARE] = str(pod.share)
     if pod.sharing:
         said[names.SHARING] = pod.sharing
+    if pod.needs:
+        said[names.NEEDS] = pod.needs
     return said
 
 

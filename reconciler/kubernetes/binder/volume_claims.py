@@ -19,7 +19,7 @@ from reconciler.kubernetes.client.fencing import LeaderSource
 from reconciler.kubernetes.client.refusals import ConflictError, KubernetesError, NotFoundError
 from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.resource import VOLUME_CLAIMS
-from reconciler.kubernetes.objects.storage import SELECTED_NODE, PersistentVolumeClaim
+from reconciler.kubernetes.objects.storage import ONE_POD, SELECTED_NODE, PersistentVolumeClaim
 from solver.model.cluster import NodeName
 from solver.model.workload import JobName
 
@@ -49,7 +49,20 @@ class VolumeClaims:
                 named = ", ".join(claim.metadata.name for claim, _ in waits[:3])
                 more = f" and {len(waits) - 3} more" if len(waits) > 3 else ""
                 self._note_once(gang.job, f"claims {named}{more} are to be bound on the nodes that its pods will have")
-        return tuple(gang for gang in gangs if not unbound[gang.job])
+        return self._each_once([gang for gang in gangs if not unbound[gang.job]], pods)
+
+    def _each_once(self, gangs: Sequence[GangBinding], pods: Pods) -> tuple[GangBinding, ...]:
+        """Without those that would have what one pod of the cluster may mount, and one before them starts with."""
+        kept: list[GangBinding] = []
+        taken: set[tuple[str, str]] = set()
+        for gang in gangs:
+            once = {claim for binding in gang.pods for claim in self.seen.of_one_pod(pods[binding.key])}
+            if both := sorted(once & taken):
+                self._note_once(gang.job, f"claim {both[0][1]} ({ONE_POD}) is mounted by a pod that starts before it")
+            else:
+                taken |= once
+                kept.append(gang)
+        return tuple(kept)
 
     def _unbound(self, gang: GangBinding, pods: Pods) -> list[tuple[PersistentVolumeClaim, NodeName]]:
         """Each claim with the node on which it is to be mounted; one that several pods mount is made for the first."""

@@ -44,6 +44,7 @@ AT_ONCE_MAX = 128
 
 _JSON = "application/json"
 _MERGE_PATCH = "application/merge-patch+json"
+_APPLY = "application/apply-patch+yaml"
 _STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _LIMITS = aiohttp.ClientTimeout(total=ANSWER_S, sock_connect=CONNECT_S)
 _CHECKED_LIMITS = aiohttp.ClientTimeout(total=ANSWER_S, sock_connect=CHECKED_CONNECT_S)
@@ -98,6 +99,12 @@ class Api:
     async def patch_entries(self, path: str, body: object, check: Check | None = None) -> dict[str, Any]:
         """Kubernetes' strategic merge patch: of a list such as conditions the entries that it names. Not for custom resources."""
         done = await self._done("PATCH", path, body, check=check, media=_STRATEGIC_PATCH)
+        return _decoded(path, done, dict[str, Any])
+
+    async def apply(self, path: str, body: object, manager: str, check: Check | None = None) -> dict[str, Any]:
+        """A server-side apply: what `manager` has written and `body` leaves out is taken away; what others did is overruled."""
+        owner = {"fieldManager": manager, "force": "true"}
+        done = await self._done("PATCH", path, body, owner, check, _APPLY)
         return _decoded(path, done, dict[str, Any])
 
     async def delete(self, path: str, body: object = None, check: Check | None = None) -> dict[str, Any]:

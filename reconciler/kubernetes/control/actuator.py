@@ -11,10 +11,12 @@ from typing import NamedTuple, cast
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.kubernetes.binder.admissions import Admissions
 from reconciler.kubernetes.binder.binding import Binder, GangOutcome, Leads, PodOutcome
 from reconciler.kubernetes.binder.eviction import Evictor, Outcome, Seen
 from reconciler.kubernetes.binder.eviction_steps import TimeUp
-from reconciler.kubernetes.binder.journal import PodBinding
+from reconciler.kubernetes.binder.gang_sizes import GangSizes
+from reconciler.kubernetes.binder.journal import GangBinding, PodBinding
 from reconciler.kubernetes.binder.nominations import Nominator
 from reconciler.kubernetes.binder.partial_starts import BindableNodes
 from reconciler.kubernetes.binder.start_recovery import StartRecovery
@@ -27,7 +29,7 @@ from reconciler.kubernetes.control.limits import times_up
 from reconciler.kubernetes.control.partitioner import MigPartitioner
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.control.start_order import StartOrder
-from reconciler.kubernetes.control.starts import bindings_of
+from reconciler.kubernetes.control.starts import as_start, bindings_of
 from reconciler.kubernetes.control.state import EVICTED, HistoryEntry, KubernetesState
 from reconciler.kubernetes.control.writes import PodWrites
 from reconciler.kubernetes.dra.pod_claims import PodClaims
@@ -38,6 +40,7 @@ from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
+from reconciler.kubernetes.objects.workloads import stand_in
 from reconciler.kubernetes.status.occurrences import Occurrence, of_bindings, of_evictions, of_releases, of_remarks
 from reconciler.model.causes import why_evicted
 from reconciler.model.clock import Clock
@@ -77,6 +80,8 @@ class KubernetesActuator:
     clock: Clock
     log: FilteringBoundLogger
     order: StartOrder = field(init=False)
+    sizes: GangSizes = field(init=False)
+    admissions: Admissions = field(init=False)
     _unseen: dict[Key, str] = field(default_factory=dict)
     """Pods that were bound and are not seen to be, with their uids."""
     _unknown: dict[Key, str] = field(default_factory=dict)
@@ -90,6 +95,9 @@ class KubernetesActuator:
     def __post_init__(self) -> None:
         """What goes before what is a matter of the mirror."""
         self.order = StartOrder(self.mirror, self.memory.note, self.clock)
+        self.sizes = GangSizes(self.api, self.leads, self.log)
+        of_kueue = self.mirror.suspended, self.mirror.flavors
+        self.admissions = Admissions(self.api, self.leads, *of_kueue, self.clock, self.memory.note, self.log)
 
     def lead(self) -> Epoch:
         """Under which epoch this may go on. Raises NotLeaderError."""
@@ -134,8 +142,11 @@ class KubernetesActuator:
         self._note_near(over, {one.job for one in outcomes if one.event == "limit-near"})
         self._tell_leaving(outcomes, sight)
         freed = await self.devices.give_back(sight.pods)
+        lowered = await self.sizes.lower(sight.cluster.index.outgrown)
+        lowered += await self.admissions.suspend(sight.cluster.index.jobs)
         return (
             freed
+            + lowered
             + len(finished.again)
             + len(finished.released)
             + sum(one.event in ("evicting", "past-budgets", "limit-over", "called-off") for one in outcomes)
@@ -146,14 +157,16 @@ class KubernetesActuator:
         gangs = sight.gangs
         wanted = bindings_of(plan.steps, gangs)
         ordered = self.order.settled(plan.steps, wanted, sight)
+        absent = await self._admitted(plan, ordered.starts, sight)
         kept = [
             step
             for step in plan.steps
             if isinstance(step, Withdraw) or (isinstance(step, Nominate) and step.job not in ordered.unpromised)
+            if step.job not in absent
         ]
         before = [intent for intent in sight.intents if intent.kind == "nominate"]
         failed = await self.promises.keep(kept, gangs, sight.pods, before)
-        unkept = {found.job for found in failed} | ordered.unpromised
+        unkept = {found.job for found in failed} | ordered.unpromised | absent
         # No job leaves for one that nothing is kept for then: others would take it.
         leaving = [
             step
@@ -163,18 +176,39 @@ class KubernetesActuator:
         asked = await self.evictor.begin(leaving, _known(sight))
         done = {one.job for one in asked if one.event not in ("refused", "failed")}
         self.memory.note_all(_asked(step) for step in leaving if step.job in done)
+        evicted = [step for step in leaving if isinstance(step, Evict) and step.job in done]
+        waits_as = self.admissions.leave(step.job for step in evicted)
+        # Until its pods come again it has the name of its Workload, and was evicted all the same.
+        self.memory.note_all(
+            _asked(step)._replace(subject=waits_as[step.job]) for step in evicted if step.job in waits_as
+        )
         self._tell_leaving(asked, sight)
-        mounted = await self.volumes.ready(await self.partitioner.ready(plan, sight, ordered.starts), sight.pods)
+        starts = tuple(start for start in ordered.starts if start.job not in absent)
+        mounted = await self.volumes.ready(await self.partitioner.ready(plan, sight, starts), sight.pods)
         ready = await self.devices.given(mounted, sight.pods)
         outcomes = await self.binder.bind(ready)
         self._tell_bound(outcomes, sight)
         undone = sum(one.event in ("refused", "failed") for one in asked)
-        undone += len(wanted) - len(ready)
+        undone += len([start for start in wanted if start.job not in absent]) - len(ready)
         return len(unkept) + undone + sum(not outcome.is_whole for outcome in outcomes)
 
+    async def _admitted(self, plan: Plan, starts: Iterable[GangBinding], sight: Sight) -> frozenset[JobName]:
+        """Those of a plan whose pods are not there yet. What starts of these, or is promised something, is admitted.
+
+        Nothing is promised to what has no pod that could say so: once its pods are there, they are.
+        """
+        gangs = sight.gangs
+        promised = bindings_of((as_start(step) for step in plan.steps if isinstance(step, Nominate)), gangs)
+        absent = [one for one in (*starts, *promised) if stand_in(one.pods[0].name)]
+        labels = {NodeName(key.name): node.metadata.labels for key, node in self.mirror.nodes.items()} if absent else {}
+        queues = {one.job: job.spec.queue for one in absent if (job := gangs[one.job].job)}
+        await self.admissions.admit(absent, labels, queues)
+        return frozenset(one.job for one in absent)
+
     async def keep_free(self, plan: Plan, sight: Sight) -> None:
-        """Keep free what a plan reserves, and no longer what it does not."""
-        kept = [step for step in plan.steps if isinstance(step, Reserve | Unreserve)]
+        """Keep free what a plan reserves, and no longer what it does not. What has no pods yet has nothing to say it on."""
+        steps = (step for step in plan.steps if isinstance(step, Reserve | Unreserve))
+        kept = [step for step in steps if step.job not in sight.gangs or not _is_absent(sight.gangs[step.job])]
         if kept:
             await self.promises.keep(kept, sight.gangs, sight.pods)
 
@@ -296,6 +330,11 @@ class _SeenNodes(NamedTuple):
     def get(self, name: str, /) -> KubeNode | None:
         """The node of that name, if it is there."""
         return self.wire(NodeName(name)) if name in self.there else None
+
+
+def _is_absent(gang: PodGang) -> bool:
+    """Its pods are not there yet: others stand for them."""
+    return stand_in(gang.members[0].name) is not None
 
 
 def _known(sight: Sight) -> Seen:

@@ -13,8 +13,15 @@ from reconciler.kubernetes.dra.pod_claims import PodClaims
 from reconciler.kubernetes.dra.wire import CLAIMS, CLASSES, SLICES, DeviceClass, ResourceClaim, ResourceSlice
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
-from reconciler.kubernetes.objects.controllers import CONTROLLERS
+from reconciler.kubernetes.objects.controllers import CONTROLLERS, Controller
 from reconciler.kubernetes.objects.disruption import Budget, KubePriorityClass
+from reconciler.kubernetes.objects.flavors import (
+    CLUSTER_QUEUES,
+    RESOURCE_FLAVORS,
+    ClusterQueue,
+    Flavors,
+    ResourceFlavor,
+)
 from reconciler.kubernetes.objects.held_back import VOLCANO_JOBS, VolcanoJob
 from reconciler.kubernetes.objects.object_kinds import ObjectKind
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
@@ -28,12 +35,16 @@ from reconciler.kubernetes.objects.sharing import PodSharing
 from reconciler.kubernetes.objects.start_sequence import StartSequence
 from reconciler.kubernetes.objects.storage import (
     CsiDriver,
+    CsiNode,
     CsiStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
+from reconciler.kubernetes.objects.suspended_jobs import SuspendedJobs
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
+from reconciler.kubernetes.objects.workload_groups import WORKLOAD_GROUPS
+from reconciler.kubernetes.objects.workloads import WORKLOADS, Workload
 from reconciler.kubernetes.objects.world import ClusterModel
 from solver.model.cluster import Node as SolverNode
 from solver.policy.namespace_rules import NamespaceRules
@@ -46,6 +57,7 @@ Heard = Callable[[Change[T]], bool]
 BUDGETS = Resource("policy/v1", "poddisruptionbudgets")
 VOLUMES = Resource("v1", "persistentvolumes")
 STORAGE_CLASSES = Resource("storage.k8s.io/v1", "storageclasses")
+CSI_NODES = Resource("storage.k8s.io/v1", "csinodes")
 CSI_DRIVERS = Resource("storage.k8s.io/v1", "csidrivers")
 CAPACITIES = Resource("storage.k8s.io/v1", "csistoragecapacities")
 RESOURCE_QUOTAS = Resource("v1", "resourcequotas")
@@ -65,8 +77,10 @@ class ClusterCache:
         self._world = ClusterModel(whose)
         self.devices = PodClaims(self._world)
         """What claims have, and may have."""
-        self.volumes = PodVolumes(self.devices)
+        self.volumes = PodVolumes(self.devices, self._world.mountable)
         """What volume claims are bound to, and may be."""
+        self.suspended = SuspendedJobs(self.volumes, self._world)
+        """Jobs of Kueue that wait to be admitted, or for their pods."""
         self._pods = PodIndex()
         self._partitioned: dict[str, KubeNode] = {}
         self._followed: list[KindWatch[Any]] = []
@@ -92,11 +106,18 @@ class ClusterCache:
             self.watch((CSI_DRIVERS,), CsiDriver, lambda one: self.volumes.driver(one.before, one.after)),
             self.watch((CAPACITIES,), CsiStorageCapacity, lambda one: self.volumes.capacity(one.before, one.after)),
         )
+        self.watch((CSI_NODES,), CsiNode, lambda one: self.volumes.csi_node(one.before, one.after))
         self._watch_meaning(LOCAL_QUEUES, self._world.local_queue)
         for group in GROUPS:
             self._watch_meaning(group, self._world.group)
+        self._watch_meaning(WORKLOAD_GROUPS, self._world.workload_groups)
         for controller in CONTROLLERS:
-            self._watch_meaning(controller, self._world.controller)
+            self._watch_meaning(controller, self._controller)
+        self.watch(WORKLOADS, Workload, lambda one: self.suspended.workload(one.before, one.after))
+        self.flavors = Flavors()
+        """What queues of Kueue count."""
+        self.watch(CLUSTER_QUEUES, ClusterQueue, lambda one: self.flavors.queue(one.before, one.after))
+        self.watch(RESOURCE_FLAVORS, ResourceFlavor, lambda one: self.flavors.flavor(one.before, one.after))
         self.watch((VOLCANO_JOBS,), VolcanoJob, lambda one: self._world.volcano_job(one.before, one.after))
 
     def watch(
@@ -177,7 +198,10 @@ class ClusterCache:
 
     def _pod(self, pod: Change[Pod]) -> bool:
         self._pods.change(pod.before, pod.after)
-        return self.volumes.pod(pod.before, pod.after)
+        return any((self.volumes.pod(pod.before, pod.after), self.suspended.pod(pod.before, pod.after)))
+
+    def _controller(self, before: Controller | None, after: Controller | None) -> bool:
+        return any((self._world.controller(before, after), self.suspended.controller(before, after)))
 
     def _watch_meaning(self, kind: ObjectKind[Any, M], take: Callable[[M | None, M | None], bool]) -> None:
         def heard(change: Change[Any]) -> bool:

@@ -16,7 +16,7 @@ from solver.model.cluster import Node, NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.plan.plan import Bind, Grow, Step
+from solver.plan.plan import Bind, Grow, Nominate, Step
 
 _Task = tuple[str, int]
 """Its group, and its number there."""
@@ -36,6 +36,11 @@ def bindings_of(steps: Iterable[Step], gangs: Mapping[JobName, PodGang]) -> tupl
     return tuple(found)
 
 
+def as_start(step: Nominate) -> Bind:
+    """A promise as if what is promised could be had at once."""
+    return Bind(step.job, step.attempt, step.tasks, step.deadline)
+
+
 def _binding(member: MemberPod, task: TaskPlacement) -> PodBinding:
     devices = (task.mig.instance.id_on(task.mig.gpu),) if task.mig else task.devices
     return PodBinding(
@@ -47,6 +52,7 @@ def _binding(member: MemberPod, task: TaskPlacement) -> PodBinding:
         devices,
         None if task.mig else task.share,
         task.sharing,
+        member.needs,
     )
 
 

@@ -28,7 +28,8 @@ class ClusterIndex:
     `gang_of`: by namespace and name of a pod. `open`: gangs that hold nodes and are not all they may be: they start, or may run on
     fewer tasks than they have. `limited`: those that hold nodes for a limited time; `endless`: for as long as they like. `lacking`:
     those with pods that have no node.
-    `refused`: those that are refused for what they ask. `incomplete`: those that wait for pods. `divided`: nodes with instances.
+    `refused`: those that are refused for what they ask. `incomplete`: those that wait for pods. `outgrown`: those that were told to
+    be smaller, and whose pods don't say it yet. `divided`: nodes with instances.
     """
 
     nodes: dict[NodeName, Node] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class ClusterIndex:
     lacking: dict[JobName, PodGang] = field(default_factory=dict)
     refused: dict[JobName, PodGang] = field(default_factory=dict)
     incomplete: dict[JobName, PodGang] = field(default_factory=dict)
+    outgrown: dict[JobName, PodGang] = field(default_factory=dict)
     divided: dict[NodeName, Node] = field(default_factory=dict)
 
     @classmethod
@@ -85,11 +87,13 @@ class ClusterIndex:
         _keep(self.lacking, name, gang, gang.bound < len(gang.members))
         _keep(self.refused, name, gang, bool(gang.refusals))
         _keep(self.incomplete, name, gang, gang.missing is not None)
+        _keep(self.outgrown, name, gang, bool(gang.outgrown))
 
     def drop(self, name: JobName) -> None:
         """It is gone."""
         self._forget_members(name)
-        for known in (self.gangs, self.open, self.limited, self.endless, self.lacking, self.refused, self.incomplete):
+        some = (self.open, self.limited, self.endless, self.lacking, self.refused, self.incomplete, self.outgrown)
+        for known in (self.gangs, *some):
             known.pop(name, None)
         self.jobs.pop(name, None)
 

@@ -110,6 +110,12 @@ class _Ray(Wire, frozen=True):
     enable_in_tree_autoscaling: bool = False
 
 
+class _ElasticPolicy(Wire, frozen=True):
+    """Of a PyTorchJob: with how few workers it goes on."""
+
+    min_replicas: int | None = None
+
+
 class _Kubeflow(Wire, frozen=True):
     """Each kind has its roles under a name of its own."""
 
@@ -120,6 +126,7 @@ class _Kubeflow(Wire, frozen=True):
     jax_replica_specs: dict[str, _Replicas] = {}  # noqa: RUF012
     mpi_replica_specs: dict[str, _Replicas] = {}  # noqa: RUF012
     launcher_creation_policy: str = ""
+    elastic_policy: _ElasticPolicy | None = None
 
 
 LAUNCHER: Final = "launcher"
@@ -161,11 +168,16 @@ def _kubeflow(meta: Meta, spec: _Kubeflow) -> Controller:
         | spec.jax_replica_specs
         | spec.mpi_replica_specs
     )
-    counted = tuple((role.lower(), known.replicas, known.replicas) for role, known in sorted(roles.items()))
+    counted = tuple((role.lower(), known.replicas, _fewest(role, known, spec)) for role, known in sorted(roles.items()))
     others = tuple(role for role, _, _ in counted if role != LAUNCHER)
     in_turn = spec.launcher_creation_policy == "WaitForWorkersReady" and 0 < len(others) < len(counted)
     stages = (Stage(others), Stage((LAUNCHER,), f"{' and '.join(others)} is Ready")) if in_turn else ()
     return _controller("kubeflow", meta, counted)._replace(stages=stages)
+
+
+def _fewest(role: str, known: _Replicas, spec: _Kubeflow) -> int:
+    least = spec.elastic_policy.min_replicas if spec.elastic_policy else None
+    return min(known.replicas, max(1, least)) if least is not None and role == "Worker" else known.replicas
 
 
 def _pods(job: _Job) -> int:

@@ -13,6 +13,7 @@ from reconciler.kubernetes.objects.podgroups import Group
 from reconciler.kubernetes.objects.pods import PodTask, task_of
 from reconciler.kubernetes.objects.queue_names import LocalName, LocalQueue, QueueNames
 from reconciler.kubernetes.objects.wire import Pod
+from reconciler.kubernetes.objects.workload_groups import group_name
 from solver.policy.namespace_rules import NamespaceRules
 
 PodKey = tuple[str, str]
@@ -43,6 +44,8 @@ class GangIndex:
         self._found: dict[GangKey, tuple[GangKey, ...]] = {}
         self._tasks: dict[PodKey, PodTask] = {}
         self._changed: set[GangKey] = set()
+        self._admitted: dict[At, str] = {}
+        """Gangs that are admitted as a whole, with the time since which they wait."""
         self._stamped: frozenset[str] = frozenset()
         self._queues = QueueNames()
         self._renamed: set[str] = set()
@@ -72,10 +75,18 @@ class GangIndex:
         for known in (before, after):
             if known:
                 self._changed.add(GangKey(known.namespace, known.source, known.name))
+                self._changed |= self._replicas_of(known)
         if before:
             self._groups.pop(_at(before), None)
         if after:
             self._groups[_at(after)] = after
+
+    def _replicas_of(self, group: Group) -> set[GangKey]:
+        """The gangs that are of one group of a Workload, each of a replica."""
+        if group.source != "workload":
+            return set()
+        of = group.namespace, group.source, group.name
+        return {key for key in self._named if (key.namespace, key.source, group_name(key.name)) == of}
 
     def controller(self, before: Controller | None, after: Controller | None) -> None:
         """An object that makes pods came, changed, or went."""
@@ -87,6 +98,17 @@ class GangIndex:
             self._controllers.pop(_at(before), None)
         if after:
             self._controllers[_at(after)] = after
+
+    def admitted(self, key: GangKey, since: str | None) -> bool:
+        """The pods of a gang are admitted together, and wait since then; None: not any more. Whether that was otherwise."""
+        at = key.source, key.namespace, key.name
+        if self._admitted.get(at) == since:
+            return False
+        self._admitted.pop(at, None)
+        if since is not None:
+            self._admitted[at] = since
+        self._changed |= {key} | self._made_by.get(key, set())
+        return True
 
     def stamp(self, classes: frozenset[str]) -> bool:
         """Pods may have these priority classes without having named one; whether these are others than before."""
@@ -142,7 +164,7 @@ class GangIndex:
                 if not self._made_by[maker]:
                     del self._made_by[maker]
             return {}
-        gangs = gang_pods(named, pods.values(), self._groups, self._controllers, self._task)
+        gangs = gang_pods(named, pods.values(), self._groups, self._controllers, self._task, self._admitted)
         found = {gang.key: self._as_named(gang) for gang in gangs}
         self._found[named] = tuple(found)
         return found

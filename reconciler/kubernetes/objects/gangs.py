@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.controllers import Controller, Stage
+from reconciler.kubernetes.objects.gang_needs import least_of_gang, needs_on
 from reconciler.kubernetes.objects.membership import GangKey, Membership, order_of
 from reconciler.kubernetes.objects.podgroups import Group, Source
 from reconciler.kubernetes.objects.pods import PodTask, label_priority
@@ -18,9 +19,10 @@ from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import save_remarks
 from reconciler.kubernetes.objects.task_groups import unfollowed
 from reconciler.kubernetes.objects.wire import Pod
+from reconciler.kubernetes.objects.workload_groups import group_name
 from solver.model.quantities import Instant
 
-OF_A_GROUP: frozenset[Source] = frozenset({"podgroup", "volcano", "kai", "coscheduling"})
+OF_A_GROUP: frozenset[Source] = frozenset({"podgroup", "workload", "volcano", "kai", "coscheduling"})
 """Gangs whose size a PodGroup says."""
 
 AWAITED_MAX = 3
@@ -42,7 +44,8 @@ class InRole(NamedTuple):
 class LivePods:
     """The pods of one gang that live, in order, and what is known of it. `done`: how many have ended with success.
 
-    `least`: how many have to be there, those that are done among them; None: not known.
+    `least`: how many have to be there, those that are done among them; None: not known. `asked`: how many are asked for by now: of
+    a gang that runs and was told to be larger that is more. `admitted`: since when it waited to be admitted; "": it was not.
     `comes_later`: of what else than its controller makes it a gang, what that controller makes in turn, and has not made yet.
     `queue_else`: its queue where none is named; `meant`: the queue that is meant by each LocalName. `stamped`: what
     `priorityClassName` may say without anybody having named a class: the cluster's default (`globalDefault`), where the policy has
@@ -60,6 +63,8 @@ class LivePods:
     queue_else: str = ""
     meant: Mapping[str, str] = field(default_factory=dict)
     stamped: frozenset[str] = frozenset()
+    asked: int | None = None
+    admitted: str = ""
 
     @cached_property
     def tasks(self) -> tuple[PodTask, ...]:
@@ -103,6 +108,8 @@ class LivePods:
         What comes in turn has the place in line of what came first: that may be there already, and wait for it.
         """
         first = min(task.created for task in self.tasks)
+        if self.admitted:
+            return min(first, Instant.parse(self.admitted))
         made = self.controller.created if self.controller else ""
         is_ours = any(task.pod.spec.scheduler_name == names.SCHEDULER for task in self.tasks)
         comes_later = self.controller is not None and any(stage.after for stage in self.controller.stages[:1])
@@ -129,6 +136,11 @@ class LivePods:
     @property
     def _awaited(self) -> list[str]:
         return sorted({why for task in self.tasks for why in task.pod.spec.awaited})
+
+    def began_with(self, role: str) -> int | None:
+        """With how many of a role those of its pods were bound that run; None: none does, or says it."""
+        said = (needs_on(one.task.pod) for one in self.pods if one.role == role)
+        return min((known.of_role for known in said if known), default=None)
 
     def missing(self) -> Missing | None:
         """What it still waits for: pods, or leave for them to be scheduled; None: nothing."""
@@ -220,24 +232,30 @@ def gang_pods(
     groups: Groups,
     controllers: Controllers,
     task_of: Callable[[Pod], PodTask],
+    admitted: Mapping[At, str] = {},
 ) -> tuple[LivePods, ...]:
     """The pods that name one gang, at least one: as that gang, as one for each stage in which they are made, or each as its own.
 
-    Sorted by name. `task_of` reads a pod as a task.
+    Sorted by name. `task_of` reads a pod as a task. `admitted`: gangs that were admitted as a whole, with the time since which they
+    waited for it.
     """
     maker = min(found.maker for found, _ in pods)
-    group = groups.get((named.source, named.namespace, named.name))
+    of_group = group_name(named.name) if named.source == "workload" else named.name
+    group = groups.get((named.source, named.namespace, of_group))
     made_by = controllers.get((maker.source, maker.namespace, maker.name))
     controller = made_by if maker.source == named.source else None
+    since = admitted.get((maker.source, maker.namespace, maker.name))
     members: dict[GangKey, list[tuple[Membership, PodTask]]] = defaultdict(list)
     done: dict[GangKey, int] = defaultdict(int)
     for membership, pod in pods:
-        found = _settled(membership, pod, group, controller)
+        found = _settled(membership, pod, group, controller, is_admitted=since is not None)
         if pod.status.phase == "Succeeded":
             done[found.key] += 1
         elif not pod.is_over and (pod.spec.node_name or not pod.metadata.deletion_timestamp):
             members[found.key].append((found, task_of(pod)))
-    gangs = (_gang(key, members[key], done[key], group, controller) for key in sorted(members))
+    gangs = (
+        replace(_gang(key, members[key], done[key], group, controller), admitted=since or "") for key in sorted(members)
+    )
     if made_by is None or controller is not None or not made_by.stages:
         return tuple(gangs)
     there = {found.made_as for found, _ in pods}
@@ -245,8 +263,13 @@ def gang_pods(
     return tuple(replace(gang, comes_later=later) for gang in gangs)
 
 
-def _settled(found: Membership, pod: Pod, group: Group | None, controller: Controller | None) -> Membership:
-    """A pod whose group or controller asks for no gang is a gang of its own; what a controller makes in turn is one each time."""
+def _settled(
+    found: Membership, pod: Pod, group: Group | None, controller: Controller | None, *, is_admitted: bool
+) -> Membership:
+    """A pod whose group or controller asks for no gang is a gang of its own; what a controller makes in turn is one each time.
+
+    What is admitted as a whole is a gang, whatever makes it.
+    """
     if controller and controller.stages:
         return _of_stage(found, pod, controller)
     key = found.key
@@ -254,7 +277,7 @@ def _settled(found: Membership, pod: Pod, group: Group | None, controller: Contr
         return found
     is_basic = group is not None and group.least is None
     is_loose = controller.alone if controller else names.JOB_INDEX not in pod.metadata.labels
-    if is_basic or (key.source == "job" and is_loose):
+    if is_basic or (key.source == "job" and is_loose and not is_admitted):
         return found._replace(key=GangKey(key.namespace, "pod", pod.metadata.name), size=1)
     return found
 
@@ -296,4 +319,5 @@ def _gang(
     if len(members) > 1:
         ordered = sorted(members, key=lambda one: (one[0].role, order_of(one[1].pod.metadata)))
     in_roles = tuple(InRole(found.role, task) for found, task in ordered)
-    return LivePods(key, in_roles, done, least, group, controller, disagrees=len(sizes) > 1)
+    needed = least_of_gang(least, (one.task.pod for one in in_roles))
+    return LivePods(key, in_roles, done, needed, group, controller, disagrees=len(sizes) > 1, asked=least)

@@ -22,7 +22,7 @@ from reconciler.kubernetes.objects.nodes import (
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.wire import KubeNode
 from reconciler.model.declared_nodes import with_declaration
-from solver.model.amounts import PLACES, is_port
+from solver.model.amounts import PLACES, VOLUME_PREFIX, is_port
 from solver.model.cluster import GpuType, Node, NodeName
 
 
@@ -46,6 +46,7 @@ class KubeNodeIndex:
         self.held: Held = {}
         self._declared: Mapping[NodeName, Node] = {}
         self._published: dict[NodeName, PublishedGpus] = {}
+        self._mountable: dict[NodeName, Mapping[str, int]] = {}
         self._positions: dict[NodeName, Position] = {}
         self._tasks: dict[NodeName, dict[PodKey, PodTask]] = {}
         self._held_on: dict[NodeName, Held] = {}
@@ -75,6 +76,16 @@ class KubeNodeIndex:
         if name in self.seen:
             wire = self.seen[name].wire
             self.node(wire, wire)
+
+    def mountable(self, name: NodeName, amounts: Mapping[str, int]) -> bool:
+        """How many volumes pods may have on a node, by resource; whether that is another number than before."""
+        if self._mountable.get(name, {}) == amounts:
+            return False
+        self._mountable.pop(name, None)
+        if amounts:
+            self._mountable[name] = amounts
+        self._touched.add(name)
+        return True
 
     def node(self, before: KubeNode | None, after: KubeNode | None) -> None:
         """A node came, changed, or went."""
@@ -152,13 +163,16 @@ class KubeNodeIndex:
         if ports := {name for name in others if is_port(name)}:
             listening = (name for name in self.seen for pod in crowd.on(name) if not ports.isdisjoint(used_by(pod)))
             self._touched.update(listening)
+        if any(name.startswith(VOLUME_PREFIX) for name in others):
+            self._touched.update(self.seen)
 
     def _node(self, node: SeenNode, crowd: Crowd) -> Held:
         there = crowd.on(node.name)
         ours = devices_on(node, self._tasks.get(node.name, {}).values())
         others = [pod for pod in there if pod.key not in ours]
         devices = [device for taken in ours.values() for device in taken]
-        found = solver_node(node, self._positions[node.name], others, devices, self._counted)
+        mountable = self._mountable.get(node.name, {})
+        found = solver_node(node, self._positions[node.name], others, devices, self._counted, mountable)
         made = with_declaration(self._declared.get(node.name), found)
         if self.nodes.get(node.name) != made:
             self.nodes[node.name] = made

@@ -11,6 +11,7 @@ import msgspec
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.constraints import Places, as_types
 from reconciler.kubernetes.objects.device_assignment import Held, share_of, slot_of
+from reconciler.kubernetes.objects.gang_needs import GangNeeds, needs_on
 from reconciler.kubernetes.objects.gangs import InRole, LivePods
 from reconciler.kubernetes.objects.limits import began_at, limit_of
 from reconciler.kubernetes.objects.pod_affinity import SLICE_KEYS, AffinityRules, Company, as_level
@@ -38,7 +39,10 @@ SHARING: dict[str, SharingMode] = {"mps": "mps", "time-slicing": "time-slicing"}
 
 
 class MemberPod(NamedTuple):
-    """A pod, and which task of the job it is. `uid` and `resource_version`: what a binding has to name."""
+    """A pod, and which task of the job it is. `uid` and `resource_version`: what a binding has to name.
+
+    `needs`: with how many it is bound, as it is to say itself.
+    """
 
     namespace: str
     name: str
@@ -46,6 +50,7 @@ class MemberPod(NamedTuple):
     resource_version: str
     group: str
     task_index: int
+    needs: str = ""
 
 
 class PodGang(NamedTuple):
@@ -53,7 +58,7 @@ class PodGang(NamedTuple):
 
     One that holds nodes has its job whatever it is refused for: it is there, and gets no node more; but for one of which it can't
     be said what it holds, or for whom.
-    `node_sets`: those that its job's groups name.
+    `node_sets`: those that its job's groups name. `outgrown`: its pods that were bound with more than are asked for now.
     """
 
     name: JobName
@@ -64,6 +69,7 @@ class PodGang(NamedTuple):
     refusals: tuple[Refusal, ...] = ()
     remarks: tuple[Remark, ...] = ()
     node_sets: tuple[NodeSet, ...] = ()
+    outgrown: tuple[MemberPod, ...] = ()
 
 
 class Part(NamedTuple):
@@ -77,17 +83,14 @@ class Part(NamedTuple):
 def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
     """Everything about one gang."""
     parts = parts_of(gang.pods)
-    members = tuple(
-        MemberPod(*task.pod.key, task.pod.metadata.uid, task.pod.metadata.resource_version, part.name, index)
-        for part in parts
-        for index, task in enumerate(part.tasks)
-    )
+    members = tuple(_members(gang, parts))
     bound, missing, refusals = (
         sum(task.pod.holds for task in gang.tasks),
         _missing(gang, places),
         tuple(gang.refusals()),
     )
     said = PodGang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
+    said = said._replace(outgrown=tuple(_outgrown(gang, parts, members)) if bound else ())
     if (refusals or missing) and not (bound and gang.is_counted):
         return said
     groups, apart, node_sets = _groups(gang, parts, places)
@@ -101,6 +104,38 @@ def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
         groups, node_sets = _closed(groups, places.nowhere)
     job = _job(gang, groups, topology, _placement(parts, places, held), _phase(parts, groups))
     return said._replace(job=job, node_sets=node_sets)
+
+
+def _members(gang: LivePods, parts: Sequence[Part]) -> Iterator[MemberPod]:
+    for part in parts:
+        needs = "" if gang.key.source == "pod" else str(_needs(gang, parts, part.role))
+        for index, task in enumerate(part.tasks):
+            meta = task.pod.metadata
+            yield MemberPod(*task.pod.key, meta.uid, meta.resource_version, part.name, index, needs)
+
+
+def _needs(gang: LivePods, parts: Sequence[Part], role: str) -> GangNeeds:
+    """With how many pods those of a role run from now on."""
+    everybody = sum(len(part.tasks) for part in parts)
+    of_gang = everybody + gang.done if gang.least is None else gang.least
+    if all(part.role == role for part in parts):
+        return GangNeeds(of_gang, of_gang)
+    fewest = _fewest_of_role(gang, parts, role)
+    there = sum(len(part.tasks) for part in parts if part.role == role)
+    return GangNeeds(there if fewest is None else fewest, of_gang)
+
+
+def _outgrown(gang: LivePods, parts: Sequence[Part], members: Iterable[MemberPod]) -> Iterator[MemberPod]:
+    """The pods that were bound with more than are asked for now, each with what it is to say instead."""
+    tasks = (task for part in parts for task in part.tasks)
+    roles = (part.role for part in parts for _ in part.tasks)
+    for member, task, role in zip(members, tasks, roles, strict=True):
+        before = needs_on(task.pod)
+        if before is not None and gang.asked is not None:
+            said = gang.asked if all(part.role == role for part in parts) else _said_of_role(gang, role)
+            now = before.least(GangNeeds(before.of_role if said is None else said, gang.asked))
+            if now != before:
+                yield member._replace(needs=str(now))
 
 
 def _missing(gang: LivePods, places: Places) -> Missing | None:
@@ -220,6 +255,12 @@ def _fewest_of_role(gang: LivePods, parts: Sequence[Part], role: str) -> int | N
     if all(part.role == role for part in parts):
         pods = sum(len(part.tasks) for part in parts)
         return max(1, (gang.least or pods) - gang.done)
+    known = [fewest for fewest in (_said_of_role(gang, role), gang.began_with(role)) if fewest is not None]
+    return min(known, default=None)
+
+
+def _said_of_role(gang: LivePods, role: str) -> int | None:
+    """What is asked for by now; None: nothing says it."""
     said = {name.lower(): fewest for name, fewest in gang.group.least_of} if gang.group else {}
     if gang.controller and not said:
         said = {name.lower(): fewest for name, _, fewest in gang.controller.roles}

@@ -10,6 +10,7 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.podgroups import Source
 from reconciler.kubernetes.objects.task_groups import one_group
 from reconciler.kubernetes.objects.wire import Meta, Pod
+from reconciler.kubernetes.objects.workload_groups import gang_name
 from solver.model.workload import JobName
 
 _DIGITS = re.compile(r"(\d+)")
@@ -86,6 +87,12 @@ def _maker(key: GangKey, meta: Meta) -> GangKey:
     return next(made, key)
 
 
+def makers_of(meta: Meta) -> tuple[GangKey, ...]:
+    """The objects that made a pod, as far as their kinds write their names on it."""
+    made = ((source, meta.labels.get(label)) for source, label in (*_MAKERS, *_OTHER_MAKERS))
+    return tuple(GangKey(meta.namespace, source, name) for source, name in made if name)
+
+
 def _made_as(source: Source, meta: Meta) -> str:
     labels = meta.labels
     if source == "jobset":
@@ -110,6 +117,7 @@ _MAKERS: Final[tuple[tuple[Source, str], ...]] = (
     ("jobset", names.JOBSET_NAME),
     ("kubeflow", names.KUBEFLOW_NAME),
 )
+_OTHER_MAKERS: Final[tuple[tuple[Source, str], ...]] = (("ray", names.RAY_CLUSTER), ("job", names.JOB_NAME))
 _MAKER_LABELS: Final = frozenset(label for _, label in _MAKERS)
 Found = tuple[Source, str, int | None]
 
@@ -122,6 +130,10 @@ def _of_ours(pod: Pod) -> Found | None:
 def _of_kubernetes(pod: Pod) -> Found | None:
     group = pod.spec.scheduling_group
     return ("podgroup", group.pod_group_name, None) if group and group.pod_group_name else None
+
+
+def _of_workload(pod: Pod) -> Found | None:
+    return ("workload", gang_name(pod.spec.workload_ref), None) if pod.spec.workload_ref else None
 
 
 def _of_volcano(pod: Pod) -> Found | None:
@@ -175,6 +187,7 @@ def _by_label(source: Source, key: str) -> Callable[[Pod], Found | None]:
 _FINDERS: tuple[Callable[[Pod], Found | None], ...] = (
     _of_ours,
     _of_kubernetes,
+    _of_workload,
     _of_volcano,
     _of_kai,
     _of_coscheduling,

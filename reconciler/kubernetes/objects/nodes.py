@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from reconciler.kubernetes.objects.requests import PLACE, Requests, most_of, plu
 from reconciler.kubernetes.objects.selectors import CONDITION_TAINTS
 from reconciler.kubernetes.objects.wire import Amounts, KubeNode, Meta, Pod
 from reconciler.model.gpu_products import is_of_instances, type_of_product
-from solver.model.amounts import PLACES, amounts_of, is_port, unsaid
+from solver.model.amounts import PLACES, VOLUME_PREFIX, amounts_of, is_port, unsaid
 from solver.model.amounts import Amounts as SolverAmounts
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.mig import mig_model
@@ -138,11 +138,17 @@ def shape_of(node: SeenNode) -> tuple[object, ...]:
 
 
 def solver_node(
-    node: SeenNode, position: Position, others: Iterable[Pod], held: Iterable[DeviceId], counted: Iterable[str]
+    node: SeenNode,
+    position: Position,
+    others: Iterable[Pod],
+    held: Iterable[DeviceId],
+    counted: Iterable[str],
+    mountable: Mapping[str, int],
 ) -> Node:
     """The node without what `others` use of it, or what is kept for them, whichever is more.
 
     `held`: devices of Quorate's pods; `counted`: which resources some of these ask for: what else the node has says nothing.
+    `mountable`: how many volumes it can have, by resource; of others any number.
     GPUs that others use are not in it: which ones they have is not known, so the last that are not held are left out.
     """
     used: Requests = {}
@@ -162,16 +168,19 @@ def solver_node(
         block=position.block,
         ready=conditions.get("Ready") == "True",
         cordoned=node.wire.spec.unschedulable or closed,
-        resources=_resources(node, used, counted),
+        resources=_resources(node, used, counted, mountable),
     )
 
 
-def _resources(node: SeenNode, used: Requests, counted: Iterable[str]) -> SolverAmounts:
+def _resources(node: SeenNode, used: Requests, counted: Iterable[str], mountable: Mapping[str, int]) -> SolverAmounts:
     """Of those that count, what a node has. Of a port it has all, unless pods of others listen on it."""
     left: dict[str, int] = {}
     for name in counted:
         if is_port(name):
             there = Fraction(unsaid(name) if name in used else 0)
+        elif name.startswith(VOLUME_PREFIX):
+            there = Fraction(mountable.get(name, most_of(name)))
+            left[name] = 0  # also where it can mount none
         else:
             # One that does not say how many pods it takes is no kubelet's: to it all may go.
             there = node.offered.get(name, Fraction(most_of(name) if name == PLACES else 0))

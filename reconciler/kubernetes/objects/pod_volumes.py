@@ -2,31 +2,37 @@
 
 Which nodes these are follows from the volume that a claim is bound to; of one that is bound once its pod has a node, from where
 its class makes volumes. As kube-scheduler decides it: kubernetes 1.36, pkg/scheduler/framework/plugins/volumebinding. How many
-volumes a node can mount is not counted. Pure: it is told what changes, and tells it a world of objects.
+volumes a node can mount is counted as a resource of its own (volume_limits.py). Pure: it is told what changes, and tells it a world
+of objects.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.membership import membership_of
 from reconciler.kubernetes.objects.remarks import Refusal
 from reconciler.kubernetes.objects.selectors import limited_to
 from reconciler.kubernetes.objects.storage import (
     NO_PROVISIONER,
+    ONE_POD,
     SELECTED_NODE,
     CsiDriver,
+    CsiNode,
     CsiStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     claims_named,
 )
+from reconciler.kubernetes.objects.volume_limits import Mount, Mountable, VolumeLimits
 from reconciler.kubernetes.objects.wire import NodeLimit, NodeSelectorTerm, Pod, SelectorRequirement
+from solver.model.amounts import VOLUME_PREFIX
 
 Key = tuple[str, str]
 K = TypeVar("K")
@@ -58,8 +64,9 @@ class PodVolumes:
     Until it `follows` what the claims of pods mean, pods are told as they are.
     """
 
-    def __init__(self, world: PodWorld) -> None:
+    def __init__(self, world: PodWorld, mountable: Mountable = lambda _node, _amounts: False) -> None:
         self._world = world
+        self._limits = VolumeLimits(mountable)
         self._follows = False
         self._pods: dict[Key, Pod] = {}
         self._told: dict[Key, Pod] = {}
@@ -80,7 +87,7 @@ class PodVolumes:
     def pod(self, before: Pod | None, after: Pod | None) -> bool:
         """A pod."""
         known = after or before
-        if known is None or known.spec.scheduler_name != names.SCHEDULER or not claims_named(known):
+        if known is None or not claims_named(known):
             return self._world.pod(before, after)
         if before:
             self._pods.pop(before.key, None)
@@ -90,7 +97,20 @@ class PodVolumes:
             self._pods[after.key] = after
             for claim in _claims_of(after):
                 self._users[claim].add(after.key)
-        return self._tell([known.key])
+        return self._tell({known.key, *self._others_of(known)})
+
+    def _others_of(self, pod: Pod) -> Iterator[Key]:
+        """The pods that may have a claim of this one only while this one does not."""
+        for key in _claims_of(pod):
+            claim = self._claims.get(key)
+            if claim is not None and claim.is_of_one_pod:
+                yield from self._users.get(key, ())
+
+    def csi_node(self, before: CsiNode | None, after: CsiNode | None) -> bool:
+        """What drivers say of a node."""
+        limiting = set(self._limits.limiting)
+        differs = self._limits.node(before, after)
+        return self._tell(self._pods) or differs if limiting != self._limits.limiting else differs
 
     def claim(self, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None) -> bool:
         """A claim."""
@@ -133,6 +153,11 @@ class PodVolumes:
         keys = [key for key in _claims_of(pod) if self._standing(pod, key).is_unbound]
         return tuple(self._claims[key] for key in keys)
 
+    def of_one_pod(self, pod: Pod) -> tuple[Key, ...]:
+        """The claims of a pod that one pod of the cluster mounts at a time."""
+        keys = _claims_of(pod) if self._follows else ()
+        return tuple(key for key in keys if key in self._claims and self._claims[key].is_of_one_pod)
+
     def are_bound(self, pod: Pod) -> bool:
         """Whether all its claims have volumes, as far as that is followed."""
         standings = (self._standing(pod, key) for key in _claims_of(pod)) if self._follows else ()
@@ -149,13 +174,32 @@ class PodVolumes:
 
     def _told_anew(self, key: Key) -> bool:
         before, pod = self._told.pop(key, None), self._pods.get(key)
+        mounts = self._mounts_of(pod) if pod and self._follows else ()
+        is_there = pod is not None and pod.holds
+        differs = self._limits.mounted(key, pod.spec.node_name if pod and is_there else "", mounts)
         if pod is None:
-            return self._world.pod(before, None) if before else False
-        after = self._told[key] = self._seen(pod)
-        return self._world.pod(before, after) if before != after else False
+            return (self._world.pod(before, None) if before else False) or differs
+        after = self._told[key] = _counting(self._seen(pod), mounts)
+        return (self._world.pod(before, after) if before != after else False) or differs
+
+    def _mounts_of(self, pod: Pod) -> tuple[Mount, ...]:
+        """Its volumes whose drivers can mount only so many on some node."""
+        limiting = self._limits.limiting
+        found = (self._mount(key) for key in _claims_of(pod)) if limiting else ()
+        return tuple(dict.fromkeys(mount for mount in found if mount and mount.driver in limiting))
+
+    def _mount(self, key: Key) -> Mount | None:
+        claim = self._claims.get(key)
+        if claim is None:
+            return None
+        volume = self._volumes.get(claim.spec.volume_name)
+        if volume is not None:
+            return Mount(volume.spec.csi.driver, volume.metadata.name) if volume.spec.csi else None
+        made_by = self._classes.get(claim.spec.storage_class_name or "")
+        return Mount(made_by.provisioner, "/".join(key)) if made_by else None
 
     def _seen(self, pod: Pod) -> Pod:
-        if not self._follows:
+        if not self._follows or pod.spec.scheduler_name != names.SCHEDULER:
             return pod
         spec = msgspec.structs.replace(pod.spec, volumes=())
         if pod.holds or pod.is_over:
@@ -182,6 +226,8 @@ class PodVolumes:
             return ClaimStanding(
                 awaited=f"waiting for its volume claim {name}, which is being deleted, to be made anew"
             )
+        if claim.is_of_one_pod and (taken := self._taken(pod, claim)):
+            return taken
         if claim.status.phase == "Lost":
             message = f"the volume {claim.spec.volume_name} of its claim {name} is lost"
             return ClaimStanding(refusal=Refusal("volume-lost", message, "Make the claim anew."))
@@ -232,6 +278,39 @@ class PodVolumes:
         reach = made_by.reach or (NodeSelectorTerm(),)
         both = (NodeSelectorTerm((*one.match_expressions, *other.match_expressions)) for one in reach for other in able)
         return ClaimStanding(tuple(dict.fromkeys(both)), is_unbound=True)
+
+    def _taken(self, pod: Pod, claim: PersistentVolumeClaim) -> ClaimStanding | None:
+        """Of a claim that one pod mounts at a time: that another does, or that its own gang has it twice."""
+        name = claim.metadata.name
+        others = [self._pods[key] for key in sorted(self._users[claim.key]) if key != pod.key]
+        there = [other for other in others if not other.is_over]
+        if any(other.spec.scheduler_name == names.SCHEDULER and _are_one_gang(pod, other) for other in there):
+            message = f"several of its pods mount the volume claim {name}, which one pod of the cluster may ({ONE_POD})"
+            fix = "Give each a claim of its own, or make the claim ReadWriteMany."
+            return ClaimStanding(refusal=Refusal("volume-of-one-pod", message, fix))
+        holder = next((other for other in there if other.holds), None)
+        if holder is None:
+            return None
+        where = holder.metadata.name
+        return ClaimStanding(awaited=f"waiting for its volume claim {name} ({ONE_POD}), which the pod {where} mounts")
+
+
+def _are_one_gang(one: Pod, other: Pod) -> bool:
+    """A pod that takes the place of one that is leaving does not run beside it; pods of a Job without indices need not, either."""
+    if one.metadata.deletion_timestamp or other.metadata.deletion_timestamp:
+        return False
+    key = membership_of(one).key
+    is_loose = key.source == "job" and names.JOB_INDEX not in one.metadata.labels
+    return key == membership_of(other).key and not is_loose
+
+
+def _counting(pod: Pod, mounts: Sequence[Mount]) -> Pod:
+    """As if its volumes were a resource that it asks its node for."""
+    if not mounts:
+        return pod
+    drivers = Counter(f"{VOLUME_PREFIX}{mount.driver}" for mount in mounts)
+    overhead = {**pod.spec.overhead, **{name: str(count) for name, count in drivers.items()}}
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, overhead=overhead))
 
 
 def _claims_of(pod: Pod) -> list[Key]:

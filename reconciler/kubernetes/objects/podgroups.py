@@ -1,8 +1,9 @@
 """PodGroup objects of four makers, read into one form.
 
-Kubernetes' own (scheduling.k8s.io, v1alpha2 in 1.36 and v1beta1 in 1.37: a group carries its policy itself, so its Workload need
-not be read), Volcano's (scheduling.volcano.sh/v1beta1), KAI's (scheduling.run.ai/v2alpha2), and coscheduling's
-(scheduling.x-k8s.io/v1alpha1). What each calls a thing is known here and nowhere else.
+Kubernetes' own (scheduling.k8s.io, v1alpha2 in 1.36, v1alpha3 and v1beta1 in 1.37: a group carries its policy itself, so its
+Workload need not be read; in 1.35, v1alpha1, groups are a part of their Workload: workload_groups.py), Volcano's
+(scheduling.volcano.sh/v1beta1), KAI's (scheduling.run.ai/v2alpha2), and coscheduling's (scheduling.x-k8s.io/v1alpha1). What each
+calls a thing is known here and nowhere else.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from reconciler.kubernetes.objects.wire import Meta, Wire
 Source = Literal[
     "gang",
     "podgroup",
+    "workload",
     "volcano",
     "kai",
     "coscheduling",
@@ -74,6 +76,7 @@ class _KubernetesSpec(Wire, frozen=True):
     scheduling_constraints: _Constraints | None = None
     priority_class_name: str = ""
     resource_claims: tuple[Any, ...] = ()
+    parent_composite_pod_group_name: str | None = None
 
 
 class _Tiers(Wire, frozen=True):
@@ -136,6 +139,9 @@ def _labelled(meta: Meta, group: Group) -> Group:
 def _kubernetes(meta: Meta, spec: _KubernetesSpec) -> Group:
     gang = spec.scheduling_policy.gang
     claims = Refusal("resource-claims", "its PodGroup asks for devices by ResourceClaims", "Ask for them in the pods.")
+    parent = spec.parent_composite_pod_group_name
+    message = f"its PodGroup is a part of the CompositePodGroup {parent}, whose groups are to be scheduled together"
+    composite = Refusal("composite-groups", message, "Make one PodGroup of its pods.")
     constraints = spec.scheduling_constraints or _Constraints()
     group = Group(
         source="podgroup",
@@ -144,7 +150,7 @@ def _kubernetes(meta: Meta, spec: _KubernetesSpec) -> Group:
         least=gang.min_count if gang else None,
         priority_class=spec.priority_class_name,
         required=tuple(topology.key for topology in constraints.topology),
-        refusals=(claims,) if spec.resource_claims else (),
+        refusals=(*((claims,) if spec.resource_claims else ()), *((composite,) if parent else ())),
     )
     return _labelled(meta, group)
 
@@ -206,7 +212,10 @@ def _resources(*versions: str) -> tuple[Resource, ...]:
 
 GROUPS: Final[tuple[ObjectKind[Any, Group], ...]] = (
     ObjectKind(
-        "PodGroup", _resources("scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha2"), _KubernetesSpec, _kubernetes
+        "PodGroup",
+        _resources("scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1alpha2"),
+        _KubernetesSpec,
+        _kubernetes,
     ),
     ObjectKind("PodGroup", _resources("scheduling.volcano.sh/v1beta1"), _VolcanoSpec, _volcano),
     ObjectKind("PodGroup", _resources("scheduling.run.ai/v2alpha2"), _KaiSpec, _kai),

@@ -27,6 +27,9 @@ BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 """As the provisioner of a class: people make its volumes, one by one."""
 
+ONE_POD: Final = "ReadWriteOncePod"
+"""Among the access modes of a claim (KEP-2485)."""
+
 _ZONES: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 _SEVERAL: Final = "__"
 """Between the zones that a volume names in one label."""
@@ -38,6 +41,7 @@ class PvcSpec(Wire, frozen=True):
     storage_class_name: str | None = None
     volume_name: str = ""
     resources: Resources = Resources()
+    access_modes: tuple[str, ...] = ()
 
 
 class PvcStatus(Wire, frozen=True):
@@ -64,6 +68,11 @@ class PersistentVolumeClaim(Wire, frozen=True):
         return bool(self.spec.volume_name) and BIND_COMPLETED in self.metadata.annotations
 
     @property
+    def is_of_one_pod(self) -> bool:
+        """One pod of the whole cluster mounts it at a time."""
+        return ONE_POD in self.spec.access_modes
+
+    @property
     def bytes_wanted(self) -> Fraction:
         """How large its volume is to be; 0 where that can't be read."""
         try:
@@ -78,10 +87,17 @@ class VolumeNodeAffinity(Wire, frozen=True):
     required: NodeSelector | None = None
 
 
+class CsiSource(Wire, frozen=True):
+    """Where a volume comes from that a CSI driver mounts."""
+
+    driver: str = ""
+
+
 class PvSpec(Wire, frozen=True):
-    """What of a volume matters."""
+    """What of a volume matters. `csi` None: no CSI driver mounts it."""
 
     node_affinity: VolumeNodeAffinity | None = None
+    csi: CsiSource | None = None
 
 
 class PersistentVolume(Wire, frozen=True):
@@ -149,6 +165,38 @@ class CsiDriver(Wire, frozen=True):
 
     metadata: Meta
     spec: DriverSpec = DriverSpec()
+
+
+class MountLimit(Wire, frozen=True):
+    """How many volumes of a driver a node can have at once; None: the driver knows no limit."""
+
+    count: int | None = None
+
+
+class NodeDriver(Wire, frozen=True):
+    """A driver on a node."""
+
+    name: str
+    allocatable: MountLimit | None = None
+
+
+class CsiNodeSpec(Wire, frozen=True):
+    """The drivers of a node."""
+
+    drivers: tuple[NodeDriver, ...] = ()
+
+
+class CsiNode(Wire, frozen=True):
+    """What CSI drivers say of a node, by its name."""
+
+    metadata: Meta
+    spec: CsiNodeSpec = CsiNodeSpec()
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """How many volumes it can have of each driver that knows a limit."""
+        known = ((one.name, one.allocatable.count) for one in self.spec.drivers if one.allocatable)
+        return {name: count for name, count in known if count is not None}
 
 
 class CsiStorageCapacity(Wire, frozen=True):

@@ -211,6 +211,14 @@ class SchedulingGroup(Wire, frozen=True):
     pod_group_name: str | None = None
 
 
+class WorkloadRef(Wire, frozen=True):
+    """Of Kubernetes 1.35: in which group of which Workload a pod is; pods of another replica are another gang."""
+
+    name: str
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
 class NodeLimit(Wire, frozen=True):
     """Nodes that something a pod uses can be had on: one of the terms holds. `said`: which nodes these are, in words."""
 
@@ -235,6 +243,7 @@ class PodSpec(Wire, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpread, ...] = ()
     scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadRef | None = None
     scheduling_gates: tuple[Named, ...] = ()
     resource_claims: tuple[PodClaim, ...] = ()
     # The next four are said by dra/pod_claims.py and pod_volumes.py, never by the server: a Refusal's fields, why it waits, whether

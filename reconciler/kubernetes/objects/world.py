@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -123,6 +123,16 @@ class ClusterModel:
         """A driver publishes these GPUs of a node for claims; None: none any more."""
         self._inventory.publish(name, gpus)
 
+    def workload_groups(self, before: tuple[Group, ...] | None, after: tuple[Group, ...] | None) -> bool:
+        """The groups of a Workload of Kubernetes 1.35; whether they make a difference."""
+        was, now = ({one.name: one for one in known or ()} for known in (before, after))
+        told = [self.group(was.get(name), now.get(name)) for name in sorted(was.keys() | now.keys())]
+        return any(told)
+
+    def mountable(self, name: str, amounts: Mapping[str, int]) -> bool:
+        """How many volumes pods may have on a node, by resource; whether it makes a difference. Of what is not said, any number."""
+        return self._inventory.mountable(NodeName(name), amounts)
+
     def pod(self, before: Pod | None, after: Pod | None) -> bool:
         """A pod; whether it makes a difference. Of those that are no jobs only what they use and which pods they keep away does."""
         touched = self._crowd.moved(before, after)
@@ -134,6 +144,10 @@ class ClusterModel:
         """A PodGroup; whether it makes a difference."""
         self._gathering.group(before, after)
         return before != after
+
+    def admitted(self, key: GangKey, since: str | None) -> bool:
+        """The pods of a gang are admitted together; whether that was otherwise."""
+        return self._gathering.admitted(key, since)
 
     def controller(self, before: Controller | None, after: Controller | None) -> bool:
         """An object that makes pods; whether it makes a difference."""

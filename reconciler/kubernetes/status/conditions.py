@@ -11,6 +11,7 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.remarks import KEPT_AWAY, Remark
 from reconciler.kubernetes.objects.wire import Pod
+from reconciler.kubernetes.objects.workloads import stand_in
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 from solver.plan.estimates import AnyEstimate
@@ -101,6 +102,20 @@ def condition_updates(
                 yield PodConditionUpdate(
                     gang.name, member.namespace, member.name, member.uid, pod.metadata.resource_version, said
                 )
+
+
+def said_of_absent(
+    gangs: Iterable[PodGang], verdicts: Iterable[Verdict], postponed: Mapping[JobName, str] = {}
+) -> Iterator[tuple[PodGang, ConditionText]]:
+    """What is to be said of gangs whose pods are not there yet, since they wait to be admitted."""
+    absent = {gang.name: gang for gang in gangs if stand_in(gang.members[0].name)}
+    by_job = {verdict.job: verdict for verdict in verdicts if verdict.job in absent} if absent else {}
+    for name, gang in absent.items():
+        said = said_of(gang, by_job.get(name))
+        if why := postponed.get(name):
+            said = ConditionText(POSTPONED, _message(f"waits for the next round: {why}", gang.remarks))
+        if said is not None:
+            yield gang, said
 
 
 def _has_lost(gang: PodGang, verdict: Verdict | None, pods: Pods) -> bool:

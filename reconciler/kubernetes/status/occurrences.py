@@ -11,7 +11,8 @@ from reconciler.kubernetes.binder.partial_starts import ReleasePods
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
 from reconciler.kubernetes.objects.jobs import MemberPod, PodGang
 from reconciler.kubernetes.objects.remarks import Remark
-from reconciler.kubernetes.status.conditions import INADMISSIBLE, REFUSED, PodConditionUpdate
+from reconciler.kubernetes.objects.workloads import WORKLOADS, stand_in
+from reconciler.kubernetes.status.conditions import INADMISSIBLE, REFUSED, ConditionText, PodConditionUpdate
 from reconciler.model.causes import geometry_of, names_of, nodes_of, why_evicted
 from solver.model.cluster import NodeName
 from solver.model.quantities import MilliGpu
@@ -94,7 +95,9 @@ def _leaving(step: Evict | Shrink, gang: PodGang, gangs: Mapping[JobName, PodGan
 
 
 def the_pod(member: MemberPod) -> Regarding:
-    """The pod that a member of a gang is."""
+    """The pod that a member of a gang is; the Workload that it stands for, where that has no pods yet."""
+    if absent := stand_in(member.name):
+        return Regarding("Workload", member.namespace, absent.workload, member.uid, WORKLOADS[0].version)
     return Regarding("Pod", member.namespace, member.name, member.uid)
 
 
@@ -152,11 +155,17 @@ def of_releases(releases: Iterable[ReleasePods]) -> Iterator[Occurrence]:
             )
 
 
-def standing_occurrences(told: Iterable[PodConditionUpdate], cluster: KubernetesCluster) -> Iterator[Occurrence]:
+def standing_occurrences(
+    told: Iterable[PodConditionUpdate], cluster: KubernetesCluster, absent: Iterable[tuple[PodGang, ConditionText]] = ()
+) -> Iterator[Occurrence]:
     """What is so as long as nothing changes: why gangs wait (at the first of their pods that do), and what is left out of nodes.
 
-    Of what has no pods yet it is told why.
+    Of what has no pods yet it is told why. `absent`: gangs of Workloads that have none, and what is said of each.
     """
+    for gang, said in absent:
+        bad = said.reason in (REFUSED, INADMISSIBLE)
+        reason = said.reason if bad else WAITING
+        yield Occurrence(the_pod(gang.members[0]), reason, "Scheduling", said.message, warning=bad)
     first: dict[JobName, PodConditionUpdate] = {}
     for one in told:
         first.setdefault(one.job, one)

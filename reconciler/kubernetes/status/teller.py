@@ -13,7 +13,7 @@ from reconciler.kubernetes.client.api import Api, Check
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.objects.cluster import KubernetesCluster, in_order
 from reconciler.kubernetes.objects.wire import Pod
-from reconciler.kubernetes.status.conditions import PodConditionUpdate, condition_updates
+from reconciler.kubernetes.status.conditions import PodConditionUpdate, condition_updates, said_of_absent
 from reconciler.kubernetes.status.events import Events
 from reconciler.kubernetes.status.occurrences import Occurrence, of_plan, standing_occurrences
 from reconciler.kubernetes.status.pod_conditions import PodConditionWriter
@@ -164,6 +164,7 @@ class Teller:
 
 def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[PodConditionUpdate, ...], list[Occurrence]]:
     """What waiting pods are to say, and what begins to be so."""
-    lacking = in_order(facts.cluster.index.lacking)
+    lacking = tuple(in_order(facts.cluster.index.lacking))
     told = tuple(condition_updates(lacking, facts.plan.verdicts, facts.pods, facts.snapshot.time, facts.postponed))
-    return told, on_change.fresh(standing_occurrences(told, facts.cluster))
+    absent = said_of_absent(lacking, facts.plan.verdicts, facts.postponed)
+    return told, on_change.fresh(standing_occurrences(told, facts.cluster, absent))

@@ -38,7 +38,7 @@ def test_a_pod_alone_is_a_job() -> None:
         2**30,
     )
     assert gang.job.submitted_at == Instant.parse("2026-11-20T08:00:00Z")
-    assert gang.members[0] == ("vision", "notebook", "uid-of-notebook", "7", "worker", 0)
+    assert gang.members[0] == ("vision", "notebook", "uid-of-notebook", "7", "worker", 0, "")
 
 
 def test_pods_of_other_schedulers_are_no_jobs() -> None:
@@ -326,6 +326,18 @@ def test_controllers_say_how_many_pods_there_will_be(kind: str) -> None:
 def test_pods_of_a_job_without_indices_are_each_of_their_own() -> None:
     pods = [pod(f"p-{number}", labels={"batch.kubernetes.io/job-name": "map"}) for number in range(2)]
     assert [gang.name for gang in cluster(NODES, pods).gangs] == ["vision.pod.p-0", "vision.pod.p-1"]
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "DaemonSet", "Workflow"])
+def test_pods_of_makers_without_gangs_are_each_of_their_own(kind: str) -> None:
+    owner = [{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": "u", "controller": True}]
+    pods = [pod(f"web-{number}", metadata={"ownerReferences": owner}) for number in range(2)]
+    pods += [pod("web-2", labels={"quorate.dev/gang": "g", "quorate.dev/gang-size": "1"})]
+    assert [gang.name for gang in cluster(NODES, pods).gangs] == [
+        "vision.gang.g",
+        "vision.pod.web-0",
+        "vision.pod.web-1",
+    ]
 
 
 def test_an_elastic_ray_cluster_starts_with_its_least() -> None:

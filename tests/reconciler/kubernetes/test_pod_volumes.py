@@ -14,6 +14,7 @@ from reconciler.kubernetes.objects.pod_view import view_of
 from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.storage import (
     CsiDriver,
+    CsiNode,
     CsiStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -21,14 +22,21 @@ from reconciler.kubernetes.objects.storage import (
 )
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import ClusterModel
+from solver.model.quantities import Instant
+from solver.model.snapshot import snapshot_of
+from solver.model.workload import QueueName
+from solver.plan.plan import Inadmissible, Waits
+from solver.policy.policy import Queue, policy_of
+from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.reconciler.kubernetes.rounds import placed
 from tests.reconciler.kubernetes.samples import Sent, codes, node, pod, the_gang
+from tests.solver.worlds import quota_of
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
 RACK = "cloud.provider.com/topology-rack"
-Kind = Literal["pod", "claim", "volume", "storage_class", "driver", "capacity"]
+Kind = Literal["pod", "claim", "volume", "storage_class", "driver", "capacity", "csi_node"]
 KINDS: dict[Kind, Any] = {
     "pod": Pod,
     "claim": PersistentVolumeClaim,
@@ -36,6 +44,7 @@ KINDS: dict[Kind, Any] = {
     "storage_class": StorageClass,
     "driver": CsiDriver,
     "capacity": CsiStorageCapacity,
+    "csi_node": CsiNode,
 }
 
 
@@ -46,7 +55,7 @@ class Scene:
         self.world = ClusterModel()
         for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "b")):
             self.world.node(None, read(node(name, 8, labels={ZONE: zone, HOST: name, RACK: zone}), KubeNode))
-        self.volumes = PodVolumes(self.world)
+        self.volumes = PodVolumes(self.world, self.world.mountable)
         self.volumes.follow(follows)
         self.there: dict[tuple[Kind, str], Any] = {}
 
@@ -401,3 +410,125 @@ def test_after_any_changes_it_is_what_all_objects_are_at_once(drawn: list[Deed])
         at_once.there[kind, name] = there
         getattr(at_once.volumes, kind)(None, there)
     assert changed.world.cluster() == at_once.world.cluster()
+
+
+def a_csi_node(name: str, **limits: int | None) -> Sent:
+    drivers = [
+        {
+            "name": f"{driver}.example.com",
+            "nodeID": name,
+            "topologyKeys": None,
+            **({} if most is None else {"allocatable": {"count": most}}),
+        }
+        for driver, most in limits.items()
+    ]
+    return {"metadata": {"name": name}, "spec": {"drivers": drivers}}
+
+
+def with_driver(volume: Sent, driver: str = "csi.example.com") -> Sent:
+    return {**volume, "spec": {**volume["spec"], "csi": {"driver": driver, "volumeHandle": volume["metadata"]["name"]}}}
+
+
+def alone(name: str, *claims: str, on: str = "", **said: Any) -> Sent:
+    sent = mounting(*claims, on=on, **said)
+    sent["metadata"] |= {"name": name, "uid": name}
+    return sent
+
+
+def a_scene_of(limit: int | None) -> Scene:
+    """Three claims whose volumes any node can mount, and one node that mounts only so many; the others none."""
+    scene = Scene()
+    scene.put("storage_class", a_class())
+    for name in ("one", "two", "three"):
+        scene.put("claim", a_claim(name, f"pv-{name}"))
+        scene.put("volume", with_driver(a_volume(f"pv-{name}")))
+    for name, most in (("n1", limit), ("n2", 0), ("n3", 0)):
+        scene.put("csi_node", a_csi_node(name, csi=most))
+    return scene
+
+
+def test_no_more_volumes_are_mounted_on_a_node_than_its_driver_can() -> None:
+    scene = a_scene_of(2)
+    for name in ("one", "two", "three"):
+        scene.put("pod", alone(name, name), name)
+    assert sorted(placed(scene.world.cluster()).values()) == [["n1"], ["n1"]]
+    scene.put("pod", alone("one", "one", on="n1"), "one")
+    assert sorted(placed(scene.world.cluster()).values()) == [["n1"]]
+    assert scene.put("csi_node", a_csi_node("n1", csi=3))
+    assert sorted(placed(scene.world.cluster()).values()) == [["n1"], ["n1"]]
+    assert scene.put("csi_node", a_csi_node("n2", csi=None)), "it can mount any number"
+    assert len(placed(scene.world.cluster())) == 2
+
+
+def test_a_pod_that_waits_for_a_mount_names_the_driver() -> None:
+    scene = a_scene_of(1)
+    scene.put("pod", alone("one", "one", "two"), "one")
+    snapshot = snapshot_of(Instant(0), scene.world.cluster().nodes, scene.world.cluster().jobs)
+    policy = policy_of((Queue(QueueName("q"), quota=(quota_of("H100-SXM5-80GB", 32),)),))
+    (verdict,) = solve(snapshot, policy, None).verdicts
+    assert isinstance(verdict, Waits | Inadmissible)
+    assert "2 volumes of csi.example.com" in " ".join(str(reason) for reason in verdict.reasons)
+
+
+def test_volumes_of_pods_of_other_schedulers_and_those_to_be_made_count_and_those_of_other_drivers_do_not() -> None:
+    scene = a_scene_of(2)
+    scene.put("claim", a_claim("three"))
+    other = alone("other", "one", on="n1")
+    other["spec"]["schedulerName"] = "default-scheduler"
+    scene.put("pod", other, "other")
+    scene.put("volume", with_driver(a_volume("pv-two"), "files.example.com"))
+    scene.put("pod", alone("two", "two"), "two")
+    scene.put("pod", alone("three", "three"), "three")
+    assert sorted(placed(scene.world.cluster())) == ["vision.pod.three", "vision.pod.two"]
+    scene.put("csi_node", a_csi_node("n1", csi=1))
+    assert sorted(placed(scene.world.cluster())) == ["vision.pod.two"]
+
+
+def test_a_volume_that_several_pods_of_a_node_have_is_mounted_there_once() -> None:
+    scene = a_scene_of(2)
+    for number in range(3):
+        scene.put("pod", alone(f"p{number}", "one", on="n1"), f"p{number}")
+    scene.put("pod", alone("more", "two"), "more")
+    assert placed(scene.world.cluster()) == {"vision.pod.more": ["n1"]}
+    scene.put("pod", alone("more", "two", "three"), "more")
+    assert placed(scene.world.cluster()) == {}
+    for number in range(3):
+        scene.put("pod", None, f"p{number}")
+    assert placed(scene.world.cluster()) == {"vision.pod.more": ["n1"]}
+
+
+def of_one_pod(name: str, volume: str = "") -> Sent:
+    sent = a_claim(name, volume)
+    sent["spec"]["accessModes"] = ["ReadWriteOncePod"]
+    return sent
+
+
+def test_a_claim_of_one_pod_is_waited_for_until_that_pod_is_gone() -> None:
+    scene = a_scene_of(None)
+    scene.put("claim", of_one_pod("one", "pv-one"))
+    scene.put("pod", alone("first", "one", on="n1"), "first")
+    scene.put("pod", alone("second", "one"), "second")
+    second = the_gang(scene.world.cluster(), "vision.pod.second")
+    said = "waiting for its volume claim one (ReadWriteOncePod), which the pod first mounts"
+    assert (second.job, str(second.missing)) == (None, said)
+    scene.put("pod", None, "first")
+    assert placed(scene.world.cluster()) == {"vision.pod.second": ["n1"]}
+
+
+def test_a_gang_whose_pods_share_a_claim_of_one_pod_is_refused() -> None:
+    scene = a_scene_of(None)
+    scene.put("claim", of_one_pod("one", "pv-one"))
+    said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "2"}
+    for name in ("a", "b"):
+        scene.put("pod", alone(name, "one", annotations=said), name)
+    assert codes(scene.gang) == ["volume-of-one-pod"]
+
+
+def test_pods_of_a_job_without_indices_have_a_claim_of_one_pod_one_after_the_other() -> None:
+    scene = a_scene_of(None)
+    scene.put("claim", of_one_pod("one", "pv-one"))
+    said = {"batch.kubernetes.io/job-name": "map"}
+    scene.put("pod", alone("map-a", "one", on="n1", labels=said), "map-a")
+    scene.put("pod", alone("map-b", "one", labels=said), "map-b")
+    second = the_gang(scene.world.cluster(), "vision.pod.map-b")
+    assert (codes(second), "which the pod map-a mounts" in str(second.missing)) == ([], True)

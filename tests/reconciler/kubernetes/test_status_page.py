@@ -25,7 +25,7 @@ def reasons() -> Iterator[str]:
 
 NO_REASONS = {
     "Pod", "Node", "Queue", "Warning", "Normal", "True", "False", "None", "Binding", "Evict", "Promise", "Withdraw", "Reserve",
-    "Unreserve", "Release", "Repartition", "Scheduling", "Inventory", "ConfigMap",
+    "Unreserve", "Release", "Repartition", "Scheduling", "Inventory", "ConfigMap", "Workload",
 }  # fmt: skip
 """Kinds, types and actions."""
 
