@@ -20,9 +20,10 @@ from tests.reconciler.cli.conftest import Quorate, quorate
 
 __all__ = ["quorate"]
 
-pytestmark = pytest.mark.skipif(
-    not all(map(shutil.which, ("bash", "curl", "jq"))), reason="the jobs need bash, curl and jq"
-)
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(not all(map(shutil.which, ("bash", "curl", "jq"))), reason="the jobs need bash, curl and jq"),
+]
 
 NO_PLAN = "<!-- quorate:plan:v1 -->\n### No plan of this commit\n"
 
