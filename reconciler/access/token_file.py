@@ -55,6 +55,24 @@ def _make(path: Path) -> None:
 
 def read_token(path: Path, what: str = "token") -> str:
     """The token in a file that is its owner's alone. Raises TokenFileError."""
+    token = _secret(path, what)
+    if len(token) < _TOKEN_BYTES or not _is_plain(token):
+        raise TokenFileError(
+            f"{path}: holds no {what}. If a control plane made it, delete it: the next start makes a new one"
+        )
+    return token
+
+
+def read_foreign_token(path: Path) -> str:
+    """A token that another program made, of whatever length, in a file that is its owner's alone. Raises TokenFileError."""
+    token = _secret(path, "token")
+    if not token or not _is_plain(token):
+        raise TokenFileError(f"{path}: holds no token. Write it there as one line")
+    return token
+
+
+def _secret(path: Path, what: str) -> str:
+    """What stands in the file. Raises TokenFileError."""
     try:
         # A link could lead to a file with permissions that another user can change.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -66,20 +84,15 @@ def read_token(path: Path, what: str = "token") -> str:
             raise TokenFileError(
                 f"{path}: others can read or own this {what}. Run: chmod 600 {path}; or get another one, if they have read it"
             )
-        token = file.read().strip()
-    if len(token) < _TOKEN_BYTES or not _is_plain(token):
-        raise TokenFileError(
-            f"{path}: holds no {what}. If a control plane made it, delete it: the next start makes a new one"
-        )
-    return token
+        return file.read().strip()
 
 
-def token_in_environment() -> str | None:
-    """What QUORATE_TOKEN says; None where it says nothing. Raises TokenFileError, which never quotes it."""
-    token = os.environ.get("QUORATE_TOKEN", "").strip()  # It may have been put there as a line.
+def token_in_environment(variable: str = "QUORATE_TOKEN") -> str | None:
+    """What the variable says; None where it says nothing. Raises TokenFileError, which never quotes it."""
+    token = os.environ.get(variable, "").strip()  # It may have been put there as a line.
     if not _is_plain(token):
         raise TokenFileError(
-            "QUORATE_TOKEN: this is no token: it has characters that none has. Set it to one line, as it was printed"
+            f"{variable}: this is no token: it has characters that none has. Set it to one line, as it was printed"
         )
     return token or None
 

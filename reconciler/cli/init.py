@@ -41,7 +41,7 @@ _UNKNOWN = """\
     multiple=True,
     default=("github",),
     show_default=True,
-    type=click.Choice(("github", "gitlab", "none")),
+    type=click.Choice(("github", "gitlab", "gitea", "none")),
     help="The host whose CI checks and plans changes; may be repeated.",
 )
 @click.option(

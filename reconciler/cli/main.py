@@ -67,6 +67,9 @@ SECTIONS: Final = {
         ),
         "test": Subcommand("reconciler.cli.policy_tests:test", "Run the policy's own tests."),
         "plan": Subcommand("reconciler.cli.plan:plan", "Show what a change of policy would do."),
+        "comment": Subcommand(
+            "reconciler.cli.comment:comment", "Keep the plan up to date as a comment on pull requests."
+        ),
         "apply": Subcommand(
             "reconciler.cli.reconciliation:apply", "Approve a policy revision that is held, or a saved plan."
         ),

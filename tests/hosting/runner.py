@@ -1,4 +1,4 @@
-"""Runs a job of a workflow as the runners of GitHub and GitLab do: its own shell steps, in bash, in a clean checkout."""
+"""Runs a job of a workflow as the runners of GitHub, Gitea and GitLab do: its own shell steps, in bash, in a clean checkout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.hosting.github_api import PROJECT, REPOSITORY, TOKEN, Artifact, GitHub, archive
+from tests.hosting.gitea_api import Gitea
+from tests.hosting.github_api import PROJECT, REPOSITORY, TOKEN, GitHub, archive
 
 _BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
 """As GitHub runs a step with `shell: bash`."""
@@ -85,14 +86,20 @@ class Ran:
 class Runner:
     """A machine that runs jobs for a repository host."""
 
-    github: GitHub
+    github: GitHub | Gitea
+    """Which host its runs are of: their workflows look the same."""
     clone_url: str
     tools: Path
     """A folder for `quorate` as a command."""
 
     def runs(self, job: Mapping[str, Any], trigger: Trigger, folder: Path) -> Ran | None:
         """The job in a new folder; None where its condition does not hold."""
-        said = {"event_name": trigger.name, "event": trigger.event, "repository": REPOSITORY, "token": TOKEN}
+        said = {
+            "event_name": trigger.name,
+            "event": trigger.event,
+            "repository": REPOSITORY,
+            "token": self.github.token,
+        }
         if not evaluated(job.get("if", "'yes'"), {"github": said}):
             return None
         (folder / "workspace").mkdir(parents=True)
@@ -103,8 +110,10 @@ class Runner:
                 self._step(step, {"github": said}, trigger, folder, ran)
         return ran
 
-    def runs_gitlab(self, job: Mapping[str, Any], sha: str, base: str, folder: Path) -> Ran:
-        """A job of GitLab's on a merge request from within the project, but for its installation."""
+    def runs_gitlab(
+        self, job: Mapping[str, Any], sha: str, base: str, folder: Path, more: dict[str, str] | None = None
+    ) -> Ran:
+        """A job of GitLab's on a merge request from within the project, but for its installation. `more`: other variables."""
         workspace = folder / "workspace"
         workspace.mkdir(parents=True)
         self._checkout(workspace, sha)
@@ -115,12 +124,17 @@ class Runner:
             "CI_COMMIT_SHA": sha,
             "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
         }
-        # GitLab's runner makes one script of the lines.
-        done = subprocess.run(
-            [*_BASH, "\n".join(job["script"])],
-            cwd=workspace, env=self._environment(folder, sha) | told, capture_output=True, text=True,
-        )  # fmt: skip
-        return Ran({"script": done.returncode}, done.stdout + done.stderr)
+        # GitLab's runner makes one script of the lines, and another of those that come after it, whatever became of it.
+        ran = Ran()
+        for part in ("script", "after_script"):
+            if part in job:
+                done = subprocess.run(
+                    [*_BASH, "\n".join(job[part])],
+                    cwd=workspace, env=self._environment(folder, sha) | told | (more or {}), capture_output=True, text=True,
+                )  # fmt: skip
+                ran.codes[part] = done.returncode
+                ran.log += done.stdout + done.stderr
+        return ran
 
     def _step(
         self, step: Mapping[str, Any], context: Mapping[str, Any], trigger: Trigger, folder: Path, ran: Ran
@@ -128,7 +142,7 @@ class Runner:
         workspace, uses = folder / "workspace", step.get("uses", "").partition("@")[0]
         if uses == "actions/checkout":
             self._checkout(workspace, trigger.sha)
-        elif uses == "actions/upload-artifact":
+        elif uses.endswith("/upload-artifact"):
             self._upload(workspace, step["with"], trigger.run)
         elif "run" in step and step["name"] != "Install":
             named = {name: str(evaluated(said, context)) for name, said in step.get("env", {}).items()}
@@ -149,7 +163,8 @@ class Runner:
             "GITHUB_SHA": sha,
             "GITHUB_REPOSITORY": REPOSITORY,
             "GITHUB_API_URL": self.github.url,
-            "GITHUB_SERVER_URL": "https://github.example.com",
+            "GITHUB_SERVER_URL": self.github.server_url,
+            "GITHUB_BASE_REF": "main",
             "GITHUB_EVENT_PATH": str(folder / "event.json"),
             "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
         }
@@ -165,4 +180,4 @@ class Runner:
     def _upload(self, workspace: Path, said: Mapping[str, Any], run: int) -> None:
         file = workspace / said["path"]
         if file.exists():
-            self.github.artifacts.append(Artifact(run, said["name"], archive({file.name: file.read_bytes()})))
+            self.github.uploads(run, said["name"], archive({file.name: file.read_bytes()}))

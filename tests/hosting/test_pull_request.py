@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.e2e.control_plane import ControlPlane, until
 from tests.hosting.git_over_https import Host
+from tests.hosting.gitea_api import Gitea, ServedGitea, Storage
 from tests.hosting.github_api import GitHub, Served
 from tests.hosting.runner import Ran, Runner, Trigger, workflow
 from tests.reconciler.gitops.source.signing import SshKey
@@ -145,9 +146,29 @@ class Lab:
         folder = self.folder / f"gitlab-{job}-{head}"
         return self.runner.runs_gitlab(jobs[job], head, base, folder), folder / "workspace"
 
-    def _workflow(self, revision: str, name: str) -> dict[str, Any]:
+    def gitea(self, number: int, head: str) -> str:
+        """The comment on a pull request of Gitea's: its own run has left the plan, and a schedule of main has made it one."""
+        gitea = Gitea(assets=dict(self.github.assets))
+        gitea.opens(number, head)
+        gitea.leaves(number, head, None)
+        (run,) = gitea.runs
+        event = {"pull_request": {"head": {"repo": {"full_name": "lab/policy"}}}}
+        runner = replace(self.runner, github=gitea)
+        with ServedGitea(gitea), Storage(gitea):
+            for name, job, trigger in (
+                ("quorate", "plan", Trigger("pull_request", event, head, run)),
+                ("quorate-comment", "comment", Trigger("schedule", {}, _git(self.bare, "rev-parse", "main"))),
+            ):
+                steps = self._workflow(trigger.sha, name, ".gitea")[job]
+                ran = runner.runs(steps, trigger, self.folder / f"gitea-{job}-{number}")
+                assert ran is not None
+                assert ran.passed, ran.log
+        (body,) = gitea.bodies(number)
+        return body
+
+    def _workflow(self, revision: str, name: str, host: str = ".github") -> dict[str, Any]:
         file = self.folder / f"{name}.yaml"
-        file.write_text(_git(self.bare, "show", f"{revision}:.github/workflows/{name}.yaml"))
+        file.write_text(_git(self.bare, "show", f"{revision}:{host}/workflows/{name}.yaml"))
         jobs: dict[str, Any] = workflow(file)["jobs"]
         return jobs
 
@@ -180,6 +201,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
             "github",
             "--ci",
             "gitlab",
+            "--ci",
+            "gitea",
         ]
         subprocess.run(command, check=True, capture_output=True)
         for file, old, new in (
@@ -235,6 +258,12 @@ def test_a_quota_change_from_the_pull_request_to_its_effect(lab: Lab) -> None:
     tested, left = lab.gitlab("test", head)
     assert tested.passed
     assert "<testcase" in (left / "quorate-tests.xml").read_text()
+
+    # On Gitea the schedule says it in the pull request.
+    said = lab.gitea(1, head)
+    assert said.startswith(f"{MARKER}\n")
+    assert "1 job starts now that would not" in said
+    assert "[All of it as a page](https://gitea.example.com/lab/policy/actions/runs/100/artifacts/quorate-page)" in said
 
     # Somebody else's pull request cuts too much at once, and is not even valid after its next commit.
     ran = lab.ci(2, lab.ada.pushes("cut", QUEUE, "guaranteed: 8", "guaranteed: 2"))

@@ -13,6 +13,8 @@ from tests.house.tracked import objections, tracked
 MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|home|root|Users|tmp)/\w")
 URL = re.compile(r"https?://[^\s\"'`)<>\]}|,]+")
 PUBLIC = {
+    "code.forgejo.org",
+    "docs.gitea.com",
     "docs.github.com",
     "docs.gitlab.com",
     "docs.oasis-open.org",
@@ -25,7 +27,7 @@ PUBLIC = {
     "www.apache.org",
     "www.w3.org",
 }
-"""Hosts of the world's own documentation. No package index: which one to ask is the user's to say."""
+"""Hosts of the world's own documentation, and of actions. No package index: which to ask is the user's to say."""
 
 LOCAL = {"127.0.0.1", "localhost", "::1"}
 

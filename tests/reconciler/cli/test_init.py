@@ -77,6 +77,7 @@ def test_every_document_points_editors_at_a_schema(quorate: Quorate, tmp_path: P
     [
         ((), [".github/workflows/quorate-comment.yaml", ".github/workflows/quorate.yaml"]),
         (("--ci", "gitlab"), [".gitlab-ci.yml"]),
+        (("--ci", "gitea"), [".gitea/workflows/quorate-comment.yaml", ".gitea/workflows/quorate.yaml"]),
         (("--ci", "none"), []),
         (
             ("--ci", "github", "--ci", "gitlab"),
@@ -88,16 +89,25 @@ def test_there_is_ci_for_the_hosts_that_are_asked_for(
     quorate: Quorate, tmp_path: Path, options: tuple[str, ...], written: list[str]
 ) -> None:
     assert quorate("init", str(tmp_path), *options).exit_code == 0
-    of_hosts = [*tmp_path.glob(".git[hl]*/**/*.yaml"), *tmp_path.glob(".gitlab-ci.yml")]
+    of_hosts = [*tmp_path.glob(".git[ehl]*/**/*.yaml"), *tmp_path.glob(".gitlab-ci.yml")]
     assert sorted(file.relative_to(tmp_path).as_posix() for file in of_hosts) == written
 
 
-@pytest.mark.parametrize("file", [".github/workflows/quorate.yaml", ".gitlab-ci.yml"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        ".github/workflows/quorate.yaml",
+        ".gitlab-ci.yml",
+        ".gitea/workflows/quorate.yaml",
+        ".gitea/workflows/quorate-comment.yaml",
+    ],
+)
 def test_ci_installs_what_one_file_says_and_fails_while_it_says_nothing(
     quorate: Quorate, tmp_path: Path, file: str
 ) -> None:
     """By its bare name Quorate would be whatever somebody registered under it."""
-    quorate("init", str(tmp_path / "policy"), "--ci", "github", "--ci", "gitlab", "--install-from", SOURCE)
+    hosts = ("--ci", "github", "--ci", "gitlab", "--ci", "gitea")
+    quorate("init", str(tmp_path / "policy"), *hosts, "--install-from", SOURCE)
     folder, tools = tmp_path / "policy", tmp_path / "tools"
     tools.mkdir()
     (tools / "pip").write_text('#!/bin/sh\necho "pip $*"\n')
