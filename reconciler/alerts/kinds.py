@@ -7,7 +7,7 @@ from typing import Final, Literal
 from reconciler.protocols.history import Event
 
 AlertKind = Literal[
-    "started", "evicted", "eviction-called-off", "suspended", "retried", "stuck", "time-limit-near", "checkpoint-corrupt",
+    "started", "evicted", "eviction-called-off", "suspended", "retried", "stuck", "idle", "time-limit-near", "checkpoint-corrupt",
     "succeeded", "failed", "cancelled", "policy-rejected", "node-suspect", "node-cordoned", "node-drained", "node-well",
 ]  # fmt: skip
 
@@ -20,6 +20,8 @@ _OF_EVENT: Final[dict[str, AlertKind]] = {
     "called-off": "eviction-called-off",
     "retried": "retried",
     "stuck": "stuck",
+    "idle": "idle",
+    "lent": "idle",
     "time-limit-near": "time-limit-near",
     "checkpoint-corrupt": "checkpoint-corrupt",
     "succeeded": "succeeded",

@@ -48,7 +48,8 @@ class JobView(Payload, frozen=True, kw_only=True):
     `failures`: attempts that failed and were followed by another. `block`: what keeps rounds from being asked about it.
     `boost`: what puts it before the others of its queue that wait.
     `activity`: when a running job that has an idle limit did something last, and until when that is known; null: it is not.
-    `marks`: when a running job was told that its time limit is near, and since when it is stuck.
+    `marks`: when a running job was told that its time limit is near, and since when it is stuck or does nothing.
+    `idle_exemption`: which IdlePolicy leaves it alone, until when and why; "": none does.
     `redacted`: the command, the environment and output of tasks are left out, since they are for the job's own team.
     """
 
@@ -62,6 +63,7 @@ class JobView(Payload, frozen=True, kw_only=True):
     running_since: Instant | None = None
     time_limit: Duration | None = None
     idle_limit: Duration | None = None
+    idle_exemption: str = ""
     activity: Activity | None = None
     tasks: tuple[TaskPlacement, ...] = ()
     cancel_requested_by: str = ""

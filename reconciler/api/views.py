@@ -20,6 +20,7 @@ from reconciler.lifecycle.interventions.effects import about, held_jobs
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.dependencies import depended_on
 from reconciler.lifecycle.jobs.eligibility import blocks
+from reconciler.lifecycle.jobs.idle_rules import IdleFacts, exempt_words, idle_facts_of, idle_words
 from reconciler.lifecycle.jobs.idleness import activity_of, idle_for
 from reconciler.lifecycle.jobs.states import by_job, state_in, state_of
 from reconciler.model.facts import NodeFacts
@@ -85,6 +86,8 @@ def job_viewer(
     held_now = held_jobs(by_hand, records, _policy(services), now)
     blocked = blocks(records, now, claims.keys(), tallies, unread_now, held_now)
 
+    idle = _idle_facts(services)
+
     def view(record: JobRecord) -> JobView:
         ended_in = record.outcome.attempt if record.outcome else 0
         claim, attempt = claims.get(record.name), attempts.get(record.name, ended_in)
@@ -99,6 +102,7 @@ def job_viewer(
             running_since=claim.running_since if claim else None,
             time_limit=claim.time_limit if claim else None,
             idle_limit=claim.idle_limit if claim else None,
+            idle_exemption=exempt_words(idle, record, now) if claim and idle else "",
             marks=claim.marks if claim else Marks(),
             activity=_activity(claim, sighted) if claim else None,
             tasks=claim.tasks if claim else (),
@@ -226,6 +230,15 @@ def _policy(services: Services) -> Policy:
         return policy_of(())
 
 
+def _idle_facts(services: Services) -> IdleFacts | None:
+    """By what jobs are idle, without what their GPUs do; None: no IdlePolicy says it."""
+    try:
+        policies, (_, policy) = services.operations().idle, services.policy()
+    except NoPolicyError:
+        return None
+    return idle_facts_of(policies, policy) if policies else None
+
+
 def _activity(claim: Claim, sighted: BackendReports) -> Activity | None:
     if claim.idle_limit is None or claim.running_since is None:
         return None
@@ -240,6 +253,14 @@ def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:
 
 
 def _idle_words(view: JobView) -> Iterator[str]:
+    if view.marks.idle is not None:
+        yield from idle_words(view.marks.idle)
+    if view.idle_exemption:
+        yield view.idle_exemption
+    yield from _idle_limit_words(view)
+
+
+def _idle_limit_words(view: JobView) -> Iterator[str]:
     if view.idle_limit is None or view.running_since is None:
         return
     if view.activity is None:

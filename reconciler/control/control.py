@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from reconciler.control.idle_watch import IdleWatch
 from reconciler.control.queue_use import QueueUses
 from reconciler.documents.operations import Operations
 from reconciler.model.clock import Clock
@@ -109,7 +110,7 @@ class ControlPlane:
 
     `prepare`: hears of the nodes for which a round is to be decided, before a pass looks at them. `ask`: hears of that round as
     soon as it is known, so that it may be begun beside what is done before `solve`. `keep_capacity`: puts on record what it says
-    of GPUs.
+    of GPUs. `idle`: knows since when GPUs do nothing; None: nothing does, and no IdlePolicy is kept.
     """
 
     holder: str
@@ -129,3 +130,4 @@ class ControlPlane:
     prepare: Callable[[Collection[Node]], None] = lambda _: None
     ask: Callable[[Snapshot, Policy], None] = lambda _, __: None
     keep_capacity: Callable[[Epoch, Snapshot], None] = lambda _, __: None
+    idle: IdleWatch | None = None

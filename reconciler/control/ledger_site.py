@@ -87,7 +87,7 @@ class LedgerSite:
     async def settle(self, look: LedgerLook) -> int:
         """Health of nodes, then jobs, then what people did by hand."""
         settled = Ward(self.plane, self._leader.epoch).settle(look.sighted, look.operations.health, look.declared)
-        followed = self._leader.settle(look.sighted, look.operations, look.declared)
+        followed = self._leader.settle(look.sighted, look.operations, look.declared, look.policy)
         if self.narrow is not None and followed.gone:
             self.narrow.ended(followed.gone)
         settled += followed.number

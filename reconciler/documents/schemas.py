@@ -32,6 +32,7 @@ FOLDER_OF_KIND: Final = {
     "AlertPolicy": "policies",
     "HealthPolicy": "policies",
     "RateCard": "policies",
+    "IdlePolicy": "policies",
     "PolicyTest": "policies/tests",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",

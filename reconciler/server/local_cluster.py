@@ -16,6 +16,7 @@ from reconciler.control.capacity import CapacityRecorder
 from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.gpu_use import UseBook
+from reconciler.control.idle_watch import IdleWatch
 from reconciler.control.metrics import Metrics
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.round_worker import RoundWorker
@@ -85,7 +86,8 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     use = LatestUse(book.latest, clock)
     place = _place(settings, store, git.standing, lambda: runner.leads(), wake, clock, log, closing, book)  # noqa: PLW0108
     rounds = round_worker(settings, clock, log, closing)
-    plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock)
+    idle = IdleWatch(book, store.gpu_uses)
+    plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock, idle)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
@@ -209,6 +211,7 @@ def _plane(
     backend: TaskRunner,
     rounds: RoundWorker,
     clock: Clock,
+    idle: IdleWatch,
 ) -> ControlPlane:
     return ControlPlane(
         holder=holder,
@@ -227,4 +230,5 @@ def _plane(
         prepare=rounds.prepare,
         ask=rounds.ask,
         keep_capacity=CapacityRecorder(store.capacities).keep,
+        idle=idle,
     )

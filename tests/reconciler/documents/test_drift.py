@@ -22,6 +22,7 @@ from reconciler.gitops.policytests.conduct import PolicyTestReport
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.envelope import SavedPlan
 from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.idle_policy import IdlePolicy
 from reconciler.model.pipelines import PipelineSpec
 from reconciler.model.rate_card import Price, RateCard
 from reconciler.model.retry_policy import RetryPolicy
@@ -51,6 +52,7 @@ INTERNAL = {
     AlertPolicy: {"name", "origin"},
     HealthPolicy: {"origin"},
     RateCard: {"name", "origin"},
+    IdlePolicy: {"name", "origin"},
     PolicyTest: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {
@@ -92,6 +94,7 @@ SPECS = {
     "AlertPolicy": AlertPolicy,
     "HealthPolicy": HealthPolicy,
     "RateCard": RateCard,
+    "IdlePolicy": IdlePolicy,
     "PolicyTest": PolicyTest,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
