@@ -10,6 +10,7 @@ from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
 from reconciler.control.interventions import InterventionController
+from reconciler.control.lending import with_lent
 from reconciler.control.loop import take_pass
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.node_health import Ward
@@ -93,11 +94,12 @@ class LedgerSite:
         settled += followed.number
         return settled + InterventionController(self.plane, self._leader.epoch).settle(look.policy, look.declared)
 
-    def observe(self, look: LedgerLook) -> Snapshot:
+    def observe(self, look: LedgerLook) -> tuple[Snapshot, Policy]:
         """Join what Git declares, what the backend reports, what each job holds and what wants to run; keep what GPUs there are."""
         snapshot = observe(self.plane, look.sighted, look.declared, look.policy, look.operations)
         self.plane.keep_capacity(self._leader.epoch, snapshot)
-        return snapshot
+        lent = [claim.job for claim in self.plane.ledger.claims() if claim.marks.is_lent]
+        return with_lent(snapshot, look.policy, lent) if lent else (snapshot, look.policy)
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the ledger."""

@@ -46,6 +46,11 @@ class Marks(Document, frozen=True):
     still_since: Instant | None = None
     idle: IdleMark | None = None
 
+    @property
+    def is_lent(self) -> bool:
+        """What it holds counts as borrowed."""
+        return self.idle is not None and self.idle.lent_at is not None
+
 
 class Claim(Document, frozen=True):
     """One gang's hold on its devices, from the moment it is decided until its tasks are known to have ended.

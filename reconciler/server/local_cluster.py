@@ -17,6 +17,7 @@ from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.gpu_use import UseBook
 from reconciler.control.idle_watch import IdleWatch
+from reconciler.control.lending import without_lent
 from reconciler.control.metrics import Metrics
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.round_worker import RoundWorker
@@ -75,7 +76,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     history = LoggedHistory(store.history, log)
 
     def seen() -> Snapshot | None:
-        return runner.status.last.snapshot if runner.status.last else None
+        return without_lent(runner.status.last.snapshot) if runner.status.last else None
 
     def wake() -> None:
         runner.wake()

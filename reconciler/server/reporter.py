@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.control.lending import without_lent
 from reconciler.control.metrics import Metrics
 from reconciler.control.runner import Condition, LoopStatus
 from solver.plan.violation import Violation
@@ -27,7 +28,7 @@ class Reporter:
         """One pass is over."""
         if status.condition in _DECIDES and status.last is not None:
             last = status.last
-            self.metrics.observe(last.snapshot, last.plan, last.phase_ms, last.by_hand, last.shortfalls)
+            self.metrics.observe(without_lent(last.snapshot), last.plan, last.phase_ms, last.by_hand, last.shortfalls)
             self._tell_of(last.shortfalls)
             if status.last.fault:
                 self.metrics.fault()

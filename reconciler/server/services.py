@@ -14,6 +14,7 @@ from reconciler.api.services import PastRecords, Services
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.control.broken_limits import BrokenLimit, broken_limits
 from reconciler.control.control import NoPolicyError
+from reconciler.control.lending import without_lent
 from reconciler.control.metrics import Metrics
 from reconciler.control.passes import Pass
 from reconciler.control.queue_use import LatestQueueUses, QueueUse
@@ -38,6 +39,7 @@ from reconciler.protocols.ledger import LedgerView
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.admission import AdmissionCheck
 from solver.model.cluster import GpuType
+from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict
@@ -191,6 +193,7 @@ class ControlPlaneView:
         self._following = following
         self._admitting = AdmissionCheck()
         self._uses = LatestQueueUses()
+        self._shown: tuple[Snapshot | None, Snapshot] = None, Snapshot(Instant(0), (), ())
         self._broken: tuple[Pass | None, tuple[BrokenLimit, ...]] = None, ()
 
     def policy(self) -> tuple[str, Policy]:
@@ -210,13 +213,17 @@ class ControlPlaneView:
             return None
 
     def snapshot(self) -> Snapshot:
-        """What the last pass saw. Raises NotReadyError."""
-        return self._last_pass().snapshot
+        """What the last pass saw, each job in its own queue. Raises NotReadyError."""
+        seen, (before, shown) = self._last_pass().snapshot, self._shown
+        if before is not seen:
+            shown = without_lent(seen)
+            self._shown = seen, shown
+        return shown
 
     def queue_uses(self) -> tuple[tuple[Queue, QueueUse], ...]:
         """What the last pass says of every queue. Raises NotReadyError, NoPolicyError."""
         last, policy = self._last_pass(), self._standing.current().policy
-        return self._uses.of(last.snapshot, policy, last.uses if policy is last.policy else None)
+        return self._uses.of(self.snapshot(), policy, last.uses if policy is last.policy else None)
 
     def sighted(self) -> BackendReports:
         """What the last pass saw of the backend; nothing before there was one."""
