@@ -94,16 +94,18 @@ class IdleWatch:
             return _Looked(minute, bound, GpuStill(minute.after(MINUTE), minute.after(MINUTE)))
         start = Instant(max(begun, now - bound.lasts - FRESH))
         waiting = (each for some in self._recent.waiting(nodes).values() for each in some)
-        known = _joined(self._kept(nodes, start, now), active_minutes(waiting), minutes)
+        known = _joined(kept_minutes(self._uses, nodes, start, now), active_minutes(waiting), minutes)
         return _Looked(minute, bound, still_of(gpus, known, bound, begun, now))
 
-    def _kept(self, nodes: Collection[NodeName], start: Instant, end: Instant) -> ActiveMinutes:
-        found = defaultdict[DeviceId, dict[Instant, float]](dict)
-        for past in self._uses.of_nodes(nodes, "minute", start, end):
-            for point in past.points:
-                if point.use.active is not None:
-                    found[past.gpu][point.start] = point.use.active.mean
-        return found
+
+def kept_minutes(uses: GpuUses, nodes: Collection[NodeName], start: Instant, end: Instant) -> ActiveMinutes:
+    """How active the GPUs of some nodes were, by what is kept."""
+    found = defaultdict[DeviceId, dict[Instant, float]](dict)
+    for past in uses.of_nodes(nodes, "minute", start, end):
+        for point in past.points:
+            if point.use.active is not None:
+                found[past.gpu][point.start] = point.use.active.mean
+    return found
 
 
 def active_minutes(told: Iterable[NodeMinute]) -> dict[DeviceId, dict[Instant, float]]:

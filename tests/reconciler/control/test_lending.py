@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.control.lending import lent_queue, own_queue, with_lent, without_lent
 from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
-from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.plan.plan import Evict, Plan
 from solver.policy.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
 from solver.round.solve import solve
+from tests.drawn import worlds
+from tests.solver.laws.renaming import renamed
+from tests.solver.laws.worlds import World
+from tests.solver.worlds import policies, snapshots
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")
 H100 = GpuType("H100")
@@ -29,13 +37,13 @@ def node(number: int) -> Node:
 
 def job(name: str, queue: str, priority_class: str = "") -> Job:
     spec = JobSpec(QueueName(queue), (TaskGroup("worker", 1, Shape(gpus=8)),), priority_class=priority_class)
-    return Job(JobName(name), NOW.after(-3_600_000), spec, "ada")  # type: ignore[arg-type]
+    return Job(JobName(name), NOW.after(Duration(-3_600_000)), spec, "ada")
 
 
 def running(name: str, queue: str, number: int = 1, priority_class: str = "") -> Job:
     devices = tuple(DeviceId(f"n{number}/{index}") for index in range(8))
     task = TaskPlacement("worker", 0, NodeName(f"n{number}"), devices)
-    began = NOW.after(-7_200_000)  # type: ignore[arg-type]
+    began = NOW.after(Duration(-7_200_000))
     return msgspec.structs.replace(
         job(name, queue, priority_class), phase="running", attempt=1, started_at=began, placement=(task,)
     )
@@ -112,7 +120,7 @@ def test_where_nothing_is_lent_both_are_the_very_same() -> None:
     same, rules = with_lent(snapshot, known, ())
     assert same is snapshot
     assert rules is known
-    assert with_lent(snapshot, known, ("next", "gone"))[0] is snapshot  # type: ignore[arg-type]
+    assert with_lent(snapshot, known, map(JobName, ("next", "gone")))[0] is snapshot
 
 
 def test_readers_see_each_job_in_its_own_queue() -> None:
@@ -122,3 +130,22 @@ def test_readers_see_each_job_in_its_own_queue() -> None:
     assert [each.spec.queue for each in changed.jobs] == ["lent:owner"]
     assert without_lent(changed) == snapshot
     assert own_queue(lent_queue(QueueName("owner"))) == own_queue(QueueName("owner")) == "owner"
+
+
+@given(snapshots(), policies(), st.randoms())
+@worlds(200)
+def test_a_round_in_which_jobs_are_lent_is_lawful_and_goes_by_no_name(
+    snapshot: Snapshot, known: Policy, chance: Random
+) -> None:
+    """By the rules of the independent checker, which knows nothing of lending."""
+    lent = [each.name for each in snapshot.jobs if each.phase == "running" and chance.random() < 0.6]
+    changed, rules = with_lent(snapshot, known, lent)
+    plan = solve(changed, rules, optimise)
+    assert violations(changed, rules, plan) == ()
+    assert without_lent(changed) == snapshot
+    other, names = renamed(World(snapshot, known), chance.randrange(1_000))
+    theirs, _ = with_lent(*other, [JobName(names[name]) for name in lent])
+    moved = {each.name for each in changed.jobs if each.spec.queue != own_queue(each.spec.queue)}
+    assert {each.name for each in theirs.jobs if each.spec.queue != own_queue(each.spec.queue)} == {
+        names[name] for name in moved
+    }
