@@ -8,12 +8,12 @@ from reconciler.protocols.history import Event
 
 AlertKind = Literal[
     "started", "evicted", "eviction-called-off", "suspended", "retried", "stuck", "idle", "time-limit-near", "checkpoint-corrupt",
-    "succeeded", "failed", "cancelled", "policy-rejected", "node-suspect", "node-cordoned", "node-drained", "node-well",
+    "succeeded", "failed", "cancelled", "policy-rejected", "budget", "node-suspect", "node-cordoned", "node-drained", "node-well",
 ]  # fmt: skip
 
-ABOUT_POLICY: Final[frozenset[AlertKind]] = frozenset({"policy-rejected"})
+ABOUT_POLICY: Final[frozenset[AlertKind]] = frozenset({"policy-rejected", "budget"})
 ABOUT_NODES: Final[frozenset[AlertKind]] = frozenset({"node-suspect", "node-cordoned", "node-drained", "node-well"})
-"""Their subjects are revisions and nodes; that of all others is a job."""
+"""Their subjects are revisions, budgets and nodes; that of all others is a job."""
 
 _OF_EVENT: Final[dict[str, AlertKind]] = {
     "running": "started",
@@ -28,6 +28,7 @@ _OF_EVENT: Final[dict[str, AlertKind]] = {
     "failed": "failed",
     "cancelled": "cancelled",
     "policy-refused": "policy-rejected",
+    "budget": "budget",
     "node-suspect": "node-suspect",
     "node-cordoned": "node-cordoned",
     "node-drained": "node-drained",

@@ -47,11 +47,15 @@ class ClusterRoutes:
         add("/metrics", self.metrics, responses=_TEXT, response_class=Response)
         add("/v1/whoami", self.who_am_i, responses=answers(WhoAmI))
 
-    def queues(self) -> Response:
-        """The queue tree with what each queue is guaranteed, holds and waits for."""
+    def queues(self, request: Request) -> Response:
+        """The queue tree with what each queue is guaranteed, holds and waits for, and how budgets stand."""
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
         uses, active = self._services.queue_uses(), self._services.use.latest.of(self._services.snapshot()).queues
-        return answer(QueueList(items=queue_views(uses, holds, active)))
+        rights: Rights = request.state.rights
+        shown = tuple(
+            known for known in self._services.budgets() if known.queue or rights.may("see-job", None, known.user)
+        )
+        return answer(QueueList(items=queue_views(uses, holds, active), budgets=shown))
 
     def nodes(self) -> Response:
         """Every node and the jobs that hold its devices."""

@@ -16,8 +16,9 @@ from reconciler.control.islands import contradictions, reported_cliques
 from reconciler.control.queue_use import QueueUse
 from reconciler.control.use_summary import GpuUtilisation, added_up
 from reconciler.lifecycle.checkpoints.pending_verification import unread
-from reconciler.lifecycle.interventions.effects import about, held_jobs
+from reconciler.lifecycle.interventions.effects import HeldByHand, about, held_jobs
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.lifecycle.jobs.budget_holds import BudgetSpent, budget_words, held_by_budgets
 from reconciler.lifecycle.jobs.dependencies import depended_on
 from reconciler.lifecycle.jobs.eligibility import blocks
 from reconciler.lifecycle.jobs.idle_rules import IdleFacts, exempt_words, idle_facts_of, idle_words
@@ -37,6 +38,7 @@ from solver.model.workload import Job, QueueName, TaskPlacement
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.policy.policy import Policy, Queue, policy_of
+from solver.policy.tree import QueueTree
 from solver.round.advice import help_for
 
 NOTHING_HELD: Final = JobHoldings({}, (), (), {})
@@ -83,7 +85,12 @@ def job_viewer(
     now, by_hand = services.clock.now(), services.interventions.in_force()
     tallies, boosts = services.jobs.tallies(depended_on(records)), about(by_hand, "boost", "job", now)
     unread_now = unread(records, attempts, services.storages(), services.checkpoints)
-    held_now = held_jobs(by_hand, records, _policy(services), now)
+    policy, budgets = _policy(services), services.budgets()
+    tree = QueueTree.of(policy) if budgets else None
+    held_now: dict[JobName, HeldByHand | BudgetSpent] = {
+        **held_by_budgets(budgets, records, policy),
+        **held_jobs(by_hand, records, policy, now),
+    }
     blocked = blocks(records, now, claims.keys(), tallies, unread_now, held_now)
 
     idle = _idle_facts(services)
@@ -102,6 +109,7 @@ def job_viewer(
             running_since=claim.running_since if claim else None,
             time_limit=claim.time_limit if claim else None,
             idle_limit=claim.idle_limit if claim else None,
+            budget_limits=tuple(budget_words(budgets, tree.path(record.spec.queue), record.user)) if tree else (),
             idle_exemption=exempt_words(idle, record, now) if claim and idle else "",
             marks=claim.marks if claim else Marks(),
             activity=_activity(claim, sighted) if claim else None,
@@ -146,7 +154,8 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
     if view.block is not None:
         return (str(view.block),)
     boosted = (str(view.boost),) if view.boost else ()
-    return (*(verdict_words(verdict) if verdict else ("no round has looked at it yet",)), *boosted)
+    said = verdict_words(verdict) if verdict else ("no round has looked at it yet",)
+    return (*said, *view.budget_limits, *boosted)
 
 
 def help_of(view: JobView, verdict: Verdict | None) -> tuple[str, ...]:

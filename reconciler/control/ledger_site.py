@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from reconciler.control.budget_limits import without_borrowing
 from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
@@ -99,7 +100,8 @@ class LedgerSite:
         snapshot = observe(self.plane, look.sighted, look.declared, look.policy, look.operations)
         self.plane.keep_capacity(self._leader.epoch, snapshot)
         lent = [claim.job for claim in self.plane.ledger.claims() if claim.marks.is_lent]
-        return with_lent(snapshot, look.policy, lent) if lent else (snapshot, look.policy)
+        policy = without_borrowing(look.policy, snapshot, self.plane.budgets())
+        return with_lent(snapshot, policy, lent) if lent else (snapshot, policy)
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the ledger."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
+from reconciler.model.budget import Budget
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.idle_policy import IdlePolicy
@@ -16,8 +17,8 @@ from solver.policy.images import ImagePolicy
 class Operations(Document, frozen=True):
     """The rules of one revision that rounds do not read. What happens to a job by them reaches rounds through the snapshot.
 
-    `checkpoints`, `retry`, `alerts` and `idle` are sorted by name, `rates` by their begin. `access` None: the holder of the state
-    folder's token may do everything.
+    `checkpoints`, `retry`, `alerts`, `idle` and `budgets` are sorted by name, `rates` by their begin. `access` None: the holder of
+    the state folder's token may do everything.
     `health` None: it is not judged whether nodes are well.
     """
 
@@ -29,6 +30,7 @@ class Operations(Document, frozen=True):
     images: ImagePolicy = ImagePolicy()
     rates: tuple[RateCard, ...] = ()
     idle: tuple[IdlePolicy, ...] = ()
+    budgets: tuple[Budget, ...] = ()
 
     @property
     def storages(self) -> dict[str, CheckpointPolicy]:

@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.documents.access import access_problems
 from reconciler.documents.alerts import alert_problems
+from reconciler.documents.budgets import budget_problems
 from reconciler.documents.checkpoints import checkpoint_problems
 from reconciler.documents.clusters import (
     INVENTORY,
@@ -158,6 +159,8 @@ def _problems_together(found: DocumentSet) -> Iterator[Problem]:
     yield from idle_policy_problems(
         found.idle, found.known("Queue"), found.known("PriorityClass"), gpu_use.keep_minutes
     )
+    has_prices = bool(found.names["RateCard"]) or not found.all_readable
+    yield from budget_problems(found.budgets, found.known("Queue"), has_prices=has_prices)
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
     names = names_of(
         found.queues, found.known("Queue"), found.known("PriorityClass"), found.pools if complete else None
@@ -231,4 +234,5 @@ def _operations(found: DocumentSet) -> Operations:
         found.settings[0].value.images if found.settings else ImagePolicy(),
         tuple(sorted((known.value for known in found.rates), key=lambda known: known.start)),
         tuple(sorted((known.value for known in found.idle), key=lambda known: known.name)),
+        tuple(sorted((known.value for known in found.budgets), key=lambda known: known.name)),
     )

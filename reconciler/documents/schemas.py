@@ -33,6 +33,7 @@ FOLDER_OF_KIND: Final = {
     "HealthPolicy": "policies",
     "RateCard": "policies",
     "IdlePolicy": "policies",
+    "Budget": "policies",
     "PolicyTest": "policies/tests",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",

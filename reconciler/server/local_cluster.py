@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
+from reconciler.analysis.showback.budgets import SpendingRecords
 from reconciler.api.services import PastRecords
 from reconciler.control.capacity import CapacityRecorder
 from reconciler.control.control import ControlPlane, PolicySource
@@ -33,6 +35,7 @@ from reconciler.node.local.retention import AttemptRetention
 from reconciler.node.local_driver import driver_for, gpus_of, samples_of, use_of
 from reconciler.protocols.history import History
 from reconciler.server.alerts import alert_services
+from reconciler.server.budget_watch import BudgetWatch
 from reconciler.server.capacity_watch import CapacityWatch
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.disk import StateDisks
@@ -87,8 +90,10 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     use = LatestUse(book.latest, clock)
     place = _place(settings, store, git.standing, lambda: runner.leads(), wake, clock, log, closing, book)  # noqa: PLW0108
     rounds = round_worker(settings, clock, log, closing)
-    idle = IdleWatch(book, store.gpu_uses)
-    plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock, idle)
+    spending = SpendingRecords(store.placements, store.capacities, store.past_jobs)
+    budgets = BudgetWatch(spending, history, git.standing, clock, lambda: runner.epoch(), wake, holder)  # noqa: PLW0108
+    plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock)
+    plane = replace(plane, idle=IdleWatch(book, store.gpu_uses), budgets=budgets.standings)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
@@ -109,7 +114,13 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
             *_threads({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
             *_threads({"checkpoints": checkpoints, "alerts": alerts}),
             *place.members,
-            *_threads({"gpu use": keeping, **_keeping_records(store, history, git.standing, clock, runner)}),
+            *_threads(
+                {
+                    "gpu use": keeping,
+                    "budgets": budgets,
+                    **_keeping_records(store, history, git.standing, clock, runner),
+                }
+            ),
         ),
         store,
         ending=place.ending,
@@ -212,7 +223,6 @@ def _plane(
     backend: TaskRunner,
     rounds: RoundWorker,
     clock: Clock,
-    idle: IdleWatch,
 ) -> ControlPlane:
     return ControlPlane(
         holder=holder,
@@ -231,5 +241,4 @@ def _plane(
         prepare=rounds.prepare,
         ask=rounds.ask,
         keep_capacity=CapacityRecorder(store.capacities).keep,
-        idle=idle,
     )

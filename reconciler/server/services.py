@@ -25,6 +25,7 @@ from reconciler.documents.operations import Operations
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.lifecycle.health.cap import held_back
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.model.budget import BudgetStanding
 from reconciler.model.clock import Clock
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.task_log import Logs
@@ -86,6 +87,10 @@ class Plane(Protocol):
     @property
     def health(self) -> NodeHealths:
         """What speaks against nodes."""
+
+    @property
+    def budgets(self) -> Callable[[], Sequence[BudgetStanding]]:
+        """How budgets stand."""
 
     @property
     def terminals(self) -> Terminals:
@@ -170,6 +175,7 @@ def services_of(
         watch.verdicts,
         watch.gpu_types,
         past,
+        plane.budgets,
     )
 
 
