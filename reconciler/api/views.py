@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,7 @@ from reconciler.lifecycle.jobs.eligibility import blocks
 from reconciler.lifecycle.jobs.idle_rules import IdleFacts, exempt_words, idle_facts_of, idle_words
 from reconciler.lifecycle.jobs.idleness import activity_of, idle_for
 from reconciler.lifecycle.jobs.states import by_job, state_in, state_of
+from reconciler.model.budget import BudgetStanding
 from reconciler.model.facts import NodeFacts
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.intervention_record import Intervention
@@ -31,10 +32,10 @@ from reconciler.model.job_record import JobRecord, JobState
 from reconciler.protocols.backend import Activity
 from reconciler.protocols.ledger import Claim, JobHoldings, LedgerView, Marks
 from solver.model.cluster import DeviceId, Node, NodeName
-from solver.model.quantities import Cpu, Memory
+from solver.model.quantities import Cpu, Instant, Memory
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, QueueName, TaskPlacement
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.policy.policy import Policy, Queue, policy_of
@@ -85,15 +86,8 @@ def job_viewer(
     now, by_hand = services.clock.now(), services.interventions.in_force()
     tallies, boosts = services.jobs.tallies(depended_on(records)), about(by_hand, "boost", "job", now)
     unread_now = unread(records, attempts, services.storages(), services.checkpoints)
-    policy, budgets = _policy(services), services.budgets()
-    tree = QueueTree.of(policy) if budgets else None
-    held_now: dict[JobName, HeldByHand | BudgetSpent] = {
-        **held_by_budgets(budgets, records, policy),
-        **held_jobs(by_hand, records, policy, now),
-    }
-    blocked = blocks(records, now, claims.keys(), tallies, unread_now, held_now)
-
-    idle = _idle_facts(services)
+    held_now = _held_now(services, records, by_hand, now)
+    blocked, notes = blocks(records, now, claims.keys(), tallies, unread_now, held_now), _PolicyNotes.of(services)
 
     def view(record: JobRecord) -> JobView:
         ended_in = record.outcome.attempt if record.outcome else 0
@@ -109,8 +103,8 @@ def job_viewer(
             running_since=claim.running_since if claim else None,
             time_limit=claim.time_limit if claim else None,
             idle_limit=claim.idle_limit if claim else None,
-            budget_limits=tuple(budget_words(budgets, tree.path(record.spec.queue), record.user)) if tree else (),
-            idle_exemption=exempt_words(idle, record, now) if claim and idle else "",
+            budget_limits=notes.budget_limits(record),
+            idle_exemption=notes.idle_exemption(record, now) if claim else "",
             marks=claim.marks if claim else Marks(),
             activity=_activity(claim, sighted) if claim else None,
             tasks=claim.tasks if claim else (),
@@ -125,6 +119,35 @@ def job_viewer(
         )
 
     return view
+
+
+def _held_now(
+    services: Services, records: Sequence[JobRecord], by_hand: Collection[Intervention], now: Instant
+) -> dict[JobName, HeldByHand | BudgetSpent]:
+    """The jobs that a user or a budget keeps from beginning."""
+    policy = _policy(services)
+    return {**held_by_budgets(services.budgets(), records, policy), **held_jobs(by_hand, records, policy, now)}
+
+
+class _PolicyNotes(NamedTuple):
+    """What Budgets and IdlePolicies say of jobs, beside what is on record of each."""
+
+    budgets: Sequence[BudgetStanding]
+    tree: QueueTree | None
+    idle: IdleFacts | None
+
+    @classmethod
+    def of(cls, services: Services) -> _PolicyNotes:
+        budgets = services.budgets()
+        return cls(budgets, QueueTree.of(_policy(services)) if budgets else None, _idle_facts(services))
+
+    def budget_limits(self, record: JobRecord) -> tuple[str, ...]:
+        if self.tree is None:
+            return ()
+        return tuple(budget_words(self.budgets, self.tree.path(record.spec.queue), record.user))
+
+    def idle_exemption(self, record: JobRecord, now: Instant) -> str:
+        return exempt_words(self.idle, record, now) if self.idle else ""
 
 
 def holdings_of_all(ledger: LedgerView) -> JobHoldings:

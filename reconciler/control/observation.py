@@ -67,11 +67,9 @@ def observe(
         operations.storages,
     )
     # Others leave for a job that was promised something: a budget that is spent since does not take that back.
-    spent = held_by_budgets(plane.budgets(), (record for record in waiting if record.name not in promised), policy)
-    held: dict[JobName, HeldByHand | BudgetSpent] = {**spent, **held_jobs(by_hand, records, policy, now)}
-    held_back = blocks(records, now, holding, tallies, awaited, held)
-    declared = tuple(declared)
-    node_sets = container_nodes(declared, sighted.facts)
+    spent = held_by_budgets(plane.budgets(), (known for known in waiting if known.name not in promised), policy)
+    held_back = blocks(records, now, holding, tallies, awaited, _held(spent, held_jobs(by_hand, records, policy, now)))
+    node_sets = container_nodes(declared := tuple(declared), sighted.facts)
     jobs = tuple(_jobs(records, known, held_back, about(by_hand, "boost", "job", now), node_sets))
     quantile = policy.scheduling.duration_quantile
     endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
@@ -95,6 +93,12 @@ def observe(
         ),
         node_sets,
     )
+
+
+def _held(
+    spent: Mapping[JobName, BudgetSpent], by_hand: Mapping[JobName, HeldByHand]
+) -> Mapping[JobName, HeldByHand | BudgetSpent]:
+    return {**spent, **by_hand}
 
 
 def new_jobs(
@@ -124,7 +128,7 @@ def new_jobs(
     known = {record.name for record in fresh}
     by_hand = plane.interventions.in_force()
     spent = held_by_budgets(plane.budgets(), fresh, policy)
-    held_back = blocks(fresh, now, (), {}, held={**spent, **held_jobs(by_hand, fresh, policy, now)})
+    held_back = blocks(fresh, now, (), {}, held=_held(spent, held_jobs(by_hand, fresh, policy, now)))
     boosts = about(by_hand, "boost", "job", now)
     return (
         tuple(

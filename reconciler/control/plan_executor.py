@@ -60,9 +60,13 @@ class PlanExecutor(LeaderActions):
     """A control plane that leads under one epoch. Every method raises StaleEpochError once it no longer does."""
 
     def settle(
-        self, sighted: BackendReports, operations: Operations, declared: tuple[Node, ...], policy: Policy
+        self,
+        sighted: BackendReports,
+        operations: Operations,
+        declared: tuple[Node, ...],
+        policy: Policy | None = None,
     ) -> Settled:
-        """Make true what follows from what the backend reports, by the policies in force."""
+        """Make true what follows from what the backend reports, by the policies in force. `policy` None: no job is found idle."""
         partitioned = GpuPartitioner(self.plane, self.epoch).settle(sighted)
         claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
         health = self.plane.health.all()
@@ -122,9 +126,9 @@ class PlanExecutor(LeaderActions):
         return settlements(records, claims, intents, sighted, self.plane.clock.now(), ground, evidence)
 
     def _idle_facts(
-        self, operations: Operations, policy: Policy, claims: Iterable[Claim], records: Iterable[JobRecord]
+        self, operations: Operations, policy: Policy | None, claims: Iterable[Claim], records: Iterable[JobRecord]
     ) -> IdleFacts | None:
-        if self.plane.idle is None:
+        if self.plane.idle is None or policy is None:
             return None
         by_name = {record.name: record for record in records}
         return self.plane.idle.facts(operations.idle, policy, claims, by_name, self.plane.clock.now())

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from reconciler.documents.declarations import Declaration
 from reconciler.documents.rate_cards import is_zone
-from reconciler.model.budget import Budget
+from reconciler.model.budget import GpuBudget
 from reconciler.model.problem import Problem, did_you_mean
 
 
 def budget_problems(
-    documents: Sequence[Declaration[Budget]], queues: set[str] | None, *, has_prices: bool
+    documents: Sequence[Declaration[GpuBudget]], queues: set[str] | None, *, has_prices: bool
 ) -> Iterator[Problem]:
     """`queues`: the names of all; None where some are unreadable. `has_prices`: there is a RateCard, or may be one."""
-    seen: dict[tuple[object, ...], Declaration[Budget]] = {}
+    seen: dict[tuple[object, ...], Declaration[GpuBudget]] = {}
     for budget in sorted(documents, key=lambda known: known.name):
         spec = budget.value
         yield from _own_problems(budget, queues)
@@ -29,7 +29,7 @@ def budget_problems(
             yield budget.problem(("spec",), "overlapping-budgets", message, fix)
 
 
-def _own_problems(budget: Declaration[Budget], queues: set[str] | None) -> Iterator[Problem]:
+def _own_problems(budget: Declaration[GpuBudget], queues: set[str] | None) -> Iterator[Problem]:
     spec = budget.value
     if (spec.queue is None) == (not spec.user):
         told = "neither queue nor user" if spec.queue is None else "both queue and user"

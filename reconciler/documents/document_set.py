@@ -21,7 +21,7 @@ from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
 from reconciler.documents.topology import TopologySpec
-from reconciler.model.budget import Budget
+from reconciler.model.budget import GpuBudget
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.idle_policy import IdlePolicy
@@ -40,7 +40,7 @@ _KEPT: dict[str, tuple[str, Any]] = {
     "AlertPolicy": ("alerts", AlertPolicy),
     "HealthPolicy": ("health", HealthPolicy),
     "IdlePolicy": ("idle", IdlePolicy),
-    "Budget": ("budgets", Budget),
+    "Budget": ("budgets", GpuBudget),
     "MigGeometry": ("mig", MigGeometry),
     "NodePool": ("pools", NodePoolSpec),
     "PolicyTest": ("tests", PolicyTest),
@@ -77,7 +77,7 @@ class DocumentSet:
     health: list[Declaration[HealthPolicy]] = field(default_factory=list)
     rates: list[Declaration[RateCard]] = field(default_factory=list)
     idle: list[Declaration[IdlePolicy]] = field(default_factory=list)
-    budgets: list[Declaration[Budget]] = field(default_factory=list)
+    budgets: list[Declaration[GpuBudget]] = field(default_factory=list)
     tests: list[Declaration[PolicyTest]] = field(default_factory=list)
     pools: list[Declaration[NodePoolSpec]] = field(default_factory=list)
     topologies: list[Declaration[TopologySpec]] = field(default_factory=list)

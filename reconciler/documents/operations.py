@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
-from reconciler.model.budget import Budget
+from reconciler.model.budget import GpuBudget
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.idle_policy import IdlePolicy
@@ -30,7 +30,7 @@ class Operations(Document, frozen=True):
     images: ImagePolicy = ImagePolicy()
     rates: tuple[RateCard, ...] = ()
     idle: tuple[IdlePolicy, ...] = ()
-    budgets: tuple[Budget, ...] = ()
+    budgets: tuple[GpuBudget, ...] = ()
 
     @property
     def storages(self) -> dict[str, CheckpointPolicy]:

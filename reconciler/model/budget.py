@@ -37,7 +37,7 @@ class BudgetPeriod(Document, frozen=True):
         return BudgetSpan(_instant(first, zone), _instant(_next(self.every, first), zone))
 
 
-class Budget(Document, frozen=True):
+class GpuBudget(Document, frozen=True):
     """Of a `queue` with those below it, or of a `user`; in `gpu_hours`, or as `cost` by the RateCards."""
 
     name: str

@@ -9,7 +9,7 @@ from typing import Final
 
 from reconciler.analysis.showback.budgets import Paths, SpendingRecords, standings
 from reconciler.control.control import NoPolicyError, PolicyInForce, PolicySource
-from reconciler.model.budget import Budget, BudgetStanding
+from reconciler.model.budget import BudgetStanding, GpuBudget
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import Event, History
@@ -68,7 +68,7 @@ class BudgetWatch:
         if _effects(before) != _effects(self._latest):
             self.changed()
 
-    def _found(self, current: PolicyInForce, budgets: tuple[Budget, ...]) -> tuple[BudgetStanding, ...]:
+    def _found(self, current: PolicyInForce, budgets: tuple[GpuBudget, ...]) -> tuple[BudgetStanding, ...]:
         tree = QueueTree.of(current.policy)
         paths: Paths = {queue.name: tree.path(queue.name) for queue in current.policy.queues}
         default, rates = current.policy.scheduling.default_priority_class, current.operations.rates
@@ -77,7 +77,7 @@ class BudgetWatch:
         )
         return tuple(found)
 
-    def _tell(self, budget: Budget, known: BudgetStanding) -> None:
+    def _tell(self, budget: GpuBudget, known: BudgetStanding) -> None:
         """The highest part that is reached and was not told in this period, by whichever control plane."""
         reached = max((part for part in budget.alert_at if known.percent >= part), default=0)
         if not reached or self.epoch() is None:
@@ -93,7 +93,7 @@ class BudgetWatch:
             self.history.record_event(event)
 
 
-def _subject(budget: Budget) -> str:
+def _subject(budget: GpuBudget) -> str:
     """No job's name has a colon."""
     return f"budget:{budget.name}"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reconciler.api.payloads import BEHIND, NOT_KEPT, Condition
 from reconciler.control.control import NoPolicyError, PolicySource
 from reconciler.kubernetes.control.limits import with_idle_limits
-from reconciler.model.budget import Budget
+from reconciler.model.budget import GpuBudget
 from reconciler.model.idle_policy import IdlePolicy
 from reconciler.model.watch_status import FollowedKind, behind
 
@@ -47,5 +47,5 @@ class KubernetesStatus:
             yield Condition(NOT_KEPT, status=True, reason="Budgets", message=message)
 
 
-def _named(kind: str, documents: Sequence[IdlePolicy] | Sequence[Budget]) -> str:
+def _named(kind: str, documents: Sequence[IdlePolicy] | Sequence[GpuBudget]) -> str:
     return f"the {kind} {', '.join(known.name for known in documents)}"

@@ -90,8 +90,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     use = LatestUse(book.latest, clock)
     place = _place(settings, store, git.standing, lambda: runner.leads(), wake, clock, log, closing, book)  # noqa: PLW0108
     rounds = round_worker(settings, clock, log, closing)
-    spending = SpendingRecords(store.placements, store.capacities, store.past_jobs)
-    budgets = BudgetWatch(spending, history, git.standing, clock, lambda: runner.epoch(), wake, holder)  # noqa: PLW0108
+    budgets = BudgetWatch(_spending(store), history, git.standing, clock, lambda: runner.epoch(), wake, holder)  # noqa: PLW0108
     plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock)
     plane = replace(plane, idle=IdleWatch(book, store.gpu_uses), budgets=budgets.standings)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
@@ -107,24 +106,23 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     place.begin()
     asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, place.unstartable, place.agents
     told = None, (disks, starts), events.tell, narrow.tell
-    past = PastRecords(store.placements, store.capacities, store.past_jobs)
+    past = PastRecords(*_spending(store))
     return Parts(
         services_of(*asked, *told, past, use=KnownUse(use, store.gpu_uses)),
         (
             *_threads({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
             *_threads({"checkpoints": checkpoints, "alerts": alerts}),
             *place.members,
-            *_threads(
-                {
-                    "gpu use": keeping,
-                    "budgets": budgets,
-                    **_keeping_records(store, history, git.standing, clock, runner),
-                }
-            ),
+            *_threads({"gpu use": keeping, "budgets": budgets}),
+            *_threads(_keeping_records(store, history, git.standing, clock, runner)),
         ),
         store,
         ending=place.ending,
     )
+
+
+def _spending(store: SqlStore) -> SpendingRecords:
+    return SpendingRecords(store.placements, store.capacities, store.past_jobs)
 
 
 def _threads(members: Mapping[str, _Member]) -> Iterator[ServerThread]:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from reconciler.analysis.showback.account import account_of
 from reconciler.analysis.showback.statement import Charge, JobFacts, statement_of
 from reconciler.analysis.showback.tariff import Tariff
-from reconciler.model.budget import Budget, BudgetStanding
+from reconciler.model.budget import BudgetStanding, GpuBudget
 from reconciler.model.rate_card import RateCard
 from reconciler.protocols.capacity import Capacities
 from reconciler.protocols.past_jobs import PastJobs
@@ -53,7 +53,7 @@ Charges = Callable[[Instant, Instant], tuple[Sequence[Charge], str]]
 """The charges of a window, and their currency."""
 
 
-def standings(budgets: Sequence[Budget], paths: Paths, charges: Charges, now: Instant) -> Iterator[BudgetStanding]:
+def standings(budgets: Sequence[GpuBudget], paths: Paths, charges: Charges, now: Instant) -> Iterator[BudgetStanding]:
     """Of each budget; of budgets whose periods begin at the same time the charges are asked for once."""
     known: dict[Instant, tuple[Sequence[Charge], str]] = {}
 
@@ -89,7 +89,7 @@ def standings(budgets: Sequence[Budget], paths: Paths, charges: Charges, now: In
         )
 
 
-def _spent(budget: Budget, paths: Paths, charges: Sequence[Charge]) -> tuple[Decimal, Decimal]:
+def _spent(budget: GpuBudget, paths: Paths, charges: Sequence[Charge]) -> tuple[Decimal, Decimal]:
     """In the budget's unit; and GPU-hours without a price, where it is money."""
     own = [
         charge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.gitops.review.meaning import document_changes
-from reconciler.model.budget import Budget, BudgetPeriod, Every
+from reconciler.model.budget import BudgetPeriod, Every, GpuBudget
 from solver.model.quantities import Instant
 from solver.model.workload import QueueName
 from tests.reconciler.documents.repository import POOL, codes, queue, reading
@@ -19,7 +19,7 @@ CARD = (
 
 
 def budget(name: str, spec: str) -> str:
-    return f"apiVersion: quorate.dev/v1\nkind: Budget\nmetadata: {{name: {name}}}\nspec: {{{PERIOD}, {spec}}}\n"
+    return f"apiVersion: quorate.dev/v1\nkind: GpuBudget\nmetadata: {{name: {name}}}\nspec: {{{PERIOD}, {spec}}}\n"
 
 
 def found(*texts: str) -> list[str]:
@@ -32,7 +32,7 @@ def test_a_budget_is_compiled_and_shown_in_a_review() -> None:
     before, after = reading(FILES).checked(), reading(FILES | {"policies/b.yaml": text}).checked()
     period = BudgetPeriod("month", "Europe/Berlin")
     assert after.operations.budgets == (
-        Budget("b", period, QueueName("a"), gpu_hours=1000, when_spent="hold-new", origin="policies/b.yaml:3"),
+        GpuBudget("b", period, QueueName("a"), gpu_hours=1000, when_spent="hold-new", origin="policies/b.yaml:3"),
     )
     (change,) = document_changes(before, after)
     assert (change.document, change.change) == ("Budget b", "added")

@@ -19,7 +19,7 @@ from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.schemas import KINDS, Schema, resolve_reference, schema_of
 from reconciler.documents.topology import TopologySpec
 from reconciler.gitops.policytests.conduct import PolicyTestReport
-from reconciler.model.budget import Budget
+from reconciler.model.budget import GpuBudget
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.envelope import SavedPlan
 from reconciler.model.health_policy import HealthPolicy
@@ -54,7 +54,7 @@ INTERNAL = {
     HealthPolicy: {"origin"},
     RateCard: {"name", "origin"},
     IdlePolicy: {"name", "origin"},
-    Budget: {"name", "origin"},
+    GpuBudget: {"name", "origin"},
     PolicyTest: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {
@@ -97,7 +97,7 @@ SPECS = {
     "HealthPolicy": HealthPolicy,
     "RateCard": RateCard,
     "IdlePolicy": IdlePolicy,
-    "Budget": Budget,
+    "Budget": GpuBudget,
     "PolicyTest": PolicyTest,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,
