@@ -197,7 +197,7 @@ def _place(
     gpus = partial(gpus_of, driver)
     backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, gpus, terms, equipment=equipment)
     failed = failure_teller(log)
-    read = samples_of(driver, kept, lambda: nodes_of(policies), backend.devices_in_use, clock, failed)
+    read = samples_of(driver, kept, lambda: nodes_of(policies), backend.devices_at_work, clock, failed)
     recorder = recorder_here(read, policies, book, clock, failed)
     return ExecutionPlatform(
         backend,
