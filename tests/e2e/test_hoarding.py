@@ -1,4 +1,4 @@
-"""Hoarding, with a real control plane and three real agents: a job that leaves its GPUs idle is warned, lends them, and loses them."""
+"""Hoarding, with a real control plane and real agents: a job that leaves its GPUs idle is warned, lends them, and loses them."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class LocalBackend:
         raise KeyError(f"no task {group}/{index} in attempt {attempt} of job {job}")
 
     def devices_at_work(self) -> frozenset[DeviceId]:
-        """Those of tasks that run or will, but not where their environment has simulated GPUs stay idle. Raises StateFolderError."""
+        """Those of tasks that run or will, unless their environment leaves simulated GPUs idle. Raises StateFolderError."""
         with self._one_at_a_time, disk_errors_explained(self._folders.root):
             return frozenset(
                 device
