@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from reconciler.analysis.showback.budgets import SpendingRecords, standings
+from reconciler.control.budget_limits import without_borrowing
 from reconciler.control.capacity import CapacityRecorder
 from reconciler.lifecycle.jobs.budget_holds import budget_words, held_by_budgets
 from reconciler.model.budget import BudgetPeriod, BudgetStanding, GpuBudget
@@ -130,6 +131,10 @@ def test_a_spent_queue_borrows_nothing_and_keeps_what_it_has(spending: Spending)
     spending.site.submit("three", ("sleep", "forever"))
     spending.site.submit("other", ("sleep", "forever"), queue="r")
     spending.site.passes(5)
+    limited = without_borrowing(spending.site.policy, spending.site.one_pass().snapshot, [known])
+    entry = limited.queues[0].quota_for(gpu_type)
+    assert entry is not None
+    assert (entry.max, entry.origin) == (MilliGpu.gpus(4), BUDGET.origin), "what it holds is no limit that is broken"
     states = {name: spending.site.state(name) for name in ("one", "two", "three", "other")}
     assert states == {"one": "running", "two": "running", "three": "queued", "other": "running"}
     spending.site.store.jobs.request_cancel(spending.site.store.jobs.live_jobs()[0].name, "ada")

@@ -19,6 +19,7 @@ from reconciler.documents.repository import Compiled
 from reconciler.gitops.review.idle import idle_catches
 from reconciler.model.gpu_use import MINUTE, GpuMinute, NodeMinute, UseFigures, UseSpread, record_of
 from reconciler.model.idle_policy import GpuActivityBelow, IdleAction, IdleEvidence, IdleExemption, IdlePolicy
+from reconciler.model.job_record import JobState
 from reconciler.protocols.ledger import IdleMark
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
@@ -114,17 +115,33 @@ def test_one_that_leaves_its_gpus_idle_is_warned_and_no_earlier(used: Used) -> N
         ("lend", ["idle", "lent"], "running"),
     ],
 )
-def test_what_follows_after_the_grace(used: Used, action: IdleAction, kinds: list[str], state: str) -> None:
+def test_what_follows_after_the_grace(used: Used, action: IdleAction, kinds: list[str], state: JobState) -> None:
     used.hoard(msgspec.structs.replace(POLICY, action=action))
     used.minutes(6)
     assert used.kinds() == ["idle"]
     used.minutes(1)
-    used.site.passes(9)
-    assert (used.kinds(), used.site.state(JOB)) == (kinds, state)
+    used.site.until(JOB, state)
+    assert used.kinds() == kinds
     if action == "end":
         outcome = used.site.store.jobs.job(JOB).outcome
         assert outcome is not None
         assert outcome.message.endswith("IdlePolicy hoarding ends such jobs")
+
+
+def test_what_is_taken_from_a_lent_job_leaves_it_suspended(used: Used) -> None:
+    """Else it would claim its guarantee back at once."""
+    used.allow(msgspec.structs.replace(POLICY, action="lend", grace=Duration(0)))
+    used.site.submit(JOB, ("busy", "forever"), tasks=2, gpus=4)
+    used.site.rest()
+    used.minutes(6)
+    assert used.kinds() == ["idle", "lent"]
+    assert used.site.state(JOB) == "running"
+    used.site.submit("second", ("busy", "forever"), tasks=2, gpus=4)
+    used.site.until("second", "running")
+    record = used.site.store.jobs.job(JOB)
+    assert (used.site.state(JOB), record.suspended_by) == ("suspended", "IdlePolicy hoarding")
+    used.site.passes(5)
+    assert used.site.state("second") == "running"
 
 
 def test_activity_of_one_gpu_ends_it_and_it_begins_anew(used: Used) -> None:
