@@ -19,7 +19,7 @@ CARD = (
 
 
 def budget(name: str, spec: str) -> str:
-    return f"apiVersion: quorate.dev/v1\nkind: GpuBudget\nmetadata: {{name: {name}}}\nspec: {{{PERIOD}, {spec}}}\n"
+    return f"apiVersion: quorate.dev/v1\nkind: Budget\nmetadata: {{name: {name}}}\nspec: {{{PERIOD}, {spec}}}\n"
 
 
 def found(*texts: str) -> list[str]:
