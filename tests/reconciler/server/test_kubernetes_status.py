@@ -45,8 +45,11 @@ class Kinds:
         return followed_in(cast("ClusterCache", self))
 
 
+NOTHING = Operations()
+
+
 class Policies:
-    def __init__(self, policy: Policy | None, operations: Operations = Operations()) -> None:
+    def __init__(self, policy: Policy | None, operations: Operations = NOTHING) -> None:
         self.policy = policy
         self.operations = operations
 
