@@ -133,7 +133,7 @@ def test_readers_see_each_job_in_its_own_queue() -> None:
 
 
 @given(snapshots(), policies(), st.randoms())
-@worlds(200)
+@worlds(80)
 def test_a_round_in_which_jobs_are_lent_is_lawful_and_goes_by_no_name(
     snapshot: Snapshot, known: Policy, chance: Random
 ) -> None:
