@@ -11,9 +11,11 @@ AlertKind = Literal[
     "succeeded", "failed", "cancelled", "policy-rejected", "budget", "node-suspect", "node-cordoned", "node-drained", "node-well",
 ]  # fmt: skip
 
-ABOUT_POLICY: Final[frozenset[AlertKind]] = frozenset({"policy-rejected", "budget"})
+ABOUT_POLICY: Final[frozenset[AlertKind]] = frozenset({"policy-rejected"})
 ABOUT_NODES: Final[frozenset[AlertKind]] = frozenset({"node-suspect", "node-cordoned", "node-drained", "node-well"})
-"""Their subjects are revisions, budgets and nodes; that of all others is a job."""
+ABOUT_BUDGETS: Final[frozenset[AlertKind]] = frozenset({"budget"})
+ABOUT_NO_JOB: Final = ABOUT_POLICY | ABOUT_NODES | ABOUT_BUDGETS
+"""Their subjects are revisions, nodes and budgets; that of all others is a job."""
 
 _OF_EVENT: Final[dict[str, AlertKind]] = {
     "running": "started",
