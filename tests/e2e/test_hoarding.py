@@ -57,7 +57,8 @@ def test_a_job_that_hoards_gpus_is_warned_and_lends_them_and_a_second_job_gets_t
     assert len(cluster.causes("lent", HOARDER)) == 1
     eventually("it waits to be resumed", lambda: client.job(HOARDER).state == "suspended")
     assert client.job(HOARDER).suspended_by == "IdlePolicy hoarding"
-    assert {view.name: view.running for view in client.queues().items} == {"labs": 1, "team": 1}
+    one_each = {"labs": 1, "team": 1}
+    eventually("a pass has seen it", lambda: {view.name: view.running for view in client.queues().items} == one_each)
     assert cluster.runs(1, WORKER), "what works keeps its GPUs"
     assert cluster.causes("idle", WORKER) == []
     client.resume(HOARDER)
