@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from reconciler.alerts.kinds import ABOUT_NODES, ABOUT_POLICY, AlertKind, kind_of
+from reconciler.alerts.kinds import ABOUT_NO_JOB, AlertKind, kind_of
 from reconciler.alerts.policy import AlertPolicy
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.history import KeptEvent
@@ -43,7 +43,7 @@ def alert_of(kept: KeptEvent, job: Callable[[JobName], JobRecord | None]) -> Ale
         return None
     first_line = next(iter(event.cause.splitlines()), "")
     alert = Alert(kept.number, kind, event.time, event.subject, first_line, event.actor)
-    record = None if kind in ABOUT_POLICY | ABOUT_NODES else job(JobName(event.subject))
+    record = None if kind in ABOUT_NO_JOB else job(JobName(event.subject))
     if record is None:
         return alert
     return msgspec.structs.replace(
@@ -60,7 +60,7 @@ def wants(policy: AlertPolicy, alert: Alert, parents: Mapping[QueueName, QueueNa
     """Whether a policy has it told. News of policy or nodes belongs to no user, and is told whatever queues and users it names."""
     if alert.kind not in policy.on:
         return False
-    if alert.kind in ABOUT_POLICY | ABOUT_NODES:
+    if alert.kind in ABOUT_NO_JOB:
         return True
     of_user = not policy.users or alert.user in policy.users
     return of_user and (not policy.queues or _is_below(QueueName(alert.queue), policy.queues, parents))

@@ -7,25 +7,30 @@ from typing import Final, Literal
 from reconciler.protocols.history import Event
 
 AlertKind = Literal[
-    "started", "evicted", "eviction-called-off", "suspended", "retried", "stuck", "time-limit-near", "checkpoint-corrupt",
-    "succeeded", "failed", "cancelled", "policy-rejected", "node-suspect", "node-cordoned", "node-drained", "node-well",
+    "started", "evicted", "eviction-called-off", "suspended", "retried", "stuck", "idle", "time-limit-near", "checkpoint-corrupt",
+    "succeeded", "failed", "cancelled", "policy-rejected", "budget", "node-suspect", "node-cordoned", "node-drained", "node-well",
 ]  # fmt: skip
 
 ABOUT_POLICY: Final[frozenset[AlertKind]] = frozenset({"policy-rejected"})
 ABOUT_NODES: Final[frozenset[AlertKind]] = frozenset({"node-suspect", "node-cordoned", "node-drained", "node-well"})
-"""Their subjects are revisions and nodes; that of all others is a job."""
+ABOUT_BUDGETS: Final[frozenset[AlertKind]] = frozenset({"budget"})
+ABOUT_NO_JOB: Final = ABOUT_POLICY | ABOUT_NODES | ABOUT_BUDGETS
+"""Their subjects are revisions, nodes and budgets; that of all others is a job."""
 
 _OF_EVENT: Final[dict[str, AlertKind]] = {
     "running": "started",
     "called-off": "eviction-called-off",
     "retried": "retried",
     "stuck": "stuck",
+    "idle": "idle",
+    "lent": "idle",
     "time-limit-near": "time-limit-near",
     "checkpoint-corrupt": "checkpoint-corrupt",
     "succeeded": "succeeded",
     "failed": "failed",
     "cancelled": "cancelled",
     "policy-refused": "policy-rejected",
+    "budget": "budget",
     "node-suspect": "node-suspect",
     "node-cordoned": "node-cordoned",
     "node-drained": "node-drained",

@@ -19,6 +19,7 @@ from reconciler.api.redaction import readable_interventions, readable_round, rea
 from reconciler.api.services import Services
 from reconciler.api.views import live_states, node_views, queue_views
 from reconciler.control.metrics import CONTENT_TYPE
+from reconciler.control.quiet_gpus import with_quiet_gpus
 from reconciler.lifecycle.health.effects import cordons
 from reconciler.lifecycle.interventions.effects import about
 from reconciler.protocols.rounds import RoundRecord
@@ -46,11 +47,15 @@ class ClusterRoutes:
         add("/metrics", self.metrics, responses=_TEXT, response_class=Response)
         add("/v1/whoami", self.who_am_i, responses=answers(WhoAmI))
 
-    def queues(self) -> Response:
-        """The queue tree with what each queue is guaranteed, holds and waits for."""
+    def queues(self, request: Request) -> Response:
+        """The queue tree with what each queue is guaranteed, holds and waits for, and how budgets stand."""
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
         uses, active = self._services.queue_uses(), self._services.use.latest.of(self._services.snapshot()).queues
-        return answer(QueueList(items=queue_views(uses, holds, active)))
+        rights: Rights = request.state.rights
+        shown = tuple(
+            known for known in self._services.budgets() if known.queue or rights.may("see-job", None, known.user)
+        )
+        return answer(QueueList(items=queue_views(uses, holds, active), budgets=shown))
 
     def nodes(self) -> Response:
         """Every node and the jobs that hold its devices."""
@@ -83,12 +88,16 @@ class ClusterRoutes:
     def snapshot(self, request: Request) -> Response:
         """The world as last observed. Commands and environments of jobs are there for their own teams."""
         rights: Rights = request.state.rights
-        return answer(readable_snapshot(self._services.snapshot(), rights))
+        return answer(readable_snapshot(self._told(), rights))
 
     def aliased_snapshot(self) -> Response:
         """The world as last observed, for CI: without commands and environments, under other names of users and jobs."""
         _, policy = self._services.policy()
-        return answer(aliased(self._services.snapshot(), self._services.alias_key, users_named_by(policy)))
+        return answer(aliased(self._told(), self._services.alias_key, users_named_by(policy)))
+
+    def _told(self) -> Snapshot:
+        """With what GPUs did lately, by which a review says whom an IdlePolicy would warn."""
+        return with_quiet_gpus(self._services.snapshot(), self._services.use, self._services.clock.now())
 
     def status(self, request: Request) -> Response:
         """Conditions, revisions, the leader, how many jobs are in which state, and what is in force by hand."""

@@ -9,6 +9,7 @@ from reconciler.control.broken_limits import BrokenLimit
 from reconciler.control.queue_use import QueueLine
 from reconciler.control.use_summary import GpuUtilisation
 from reconciler.lifecycle.jobs.eligibility import Block
+from reconciler.model.budget import BudgetStanding
 from reconciler.model.checkpoint_record import CheckpointRecord
 from reconciler.model.failure import Failure
 from reconciler.model.git_status import Drift
@@ -49,7 +50,9 @@ class JobView(Payload, frozen=True, kw_only=True):
     `boost`: what puts it before the others of its queue that wait.
     `activity`: when a running job that has an idle limit did something last, and until when that is known; null: it is not.
     `degraded`: in what a running service falls short of what it should be; "" where it does not.
-    `marks`: when a running job was told that its time limit is near, and since when it is stuck.
+    `marks`: when a running job was told that its time limit is near, and since when it is stuck or does nothing.
+    `budget_limits`: which budgets are spent so that its queue borrows nothing. `idle_exemption`: which IdlePolicy leaves it alone,
+    until when and why; "": none does.
     `redacted`: the command, the environment and output of tasks are left out, since they are for the job's own team.
     """
 
@@ -63,6 +66,8 @@ class JobView(Payload, frozen=True, kw_only=True):
     running_since: Instant | None = None
     time_limit: Duration | None = None
     idle_limit: Duration | None = None
+    idle_exemption: str = ""
+    budget_limits: tuple[str, ...] = ()
     activity: Activity | None = None
     tasks: tuple[TaskPlacement, ...] = ()
     cancel_requested_by: str = ""
@@ -134,9 +139,10 @@ class QueueView(Document, frozen=True, omit_defaults=False):
 
 
 class QueueList(Payload, frozen=True, kw_only=True):
-    """The queue tree, sorted by name."""
+    """The queue tree, sorted by name. `budgets`: how those stand of queues, and of users whose jobs the caller may see."""
 
     items: tuple[QueueView, ...]
+    budgets: tuple[BudgetStanding, ...] = ()
 
 
 class HeldDevice(Document, frozen=True):

@@ -17,6 +17,7 @@ from reconciler.control.queue_use import QueueUse
 from reconciler.control.use_summary import KnownUse
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.model.budget import BudgetStanding
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.clock import Clock
 from reconciler.model.task_log import Logs
@@ -63,6 +64,7 @@ class Services:
     `placements`: None where jobs are pods, of which no ledger here says what they held. `verdicts`: all that the last plan says of
     jobs; None while a part of that is still to come. `gpu_types`: those of declared nodes, for which a name may be short; raises
     NoPolicyError. `past`: None where there are no placements. `use`: what GPUs do and did.
+    `budgets`: how they stand; none before that is known.
     """
 
     jobs: JobSource
@@ -98,6 +100,7 @@ class Services:
     verdicts: Callable[[], Sequence[Verdict] | None] = lambda: None
     gpu_types: Callable[[], Collection[GpuType]] = lambda: ()
     past: PastRecords | None = None
+    budgets: Callable[[], Sequence[BudgetStanding]] = tuple
 
     def storages(self) -> dict[str, CheckpointPolicy]:
         """The CheckpointPolicies in force by name; none before there is a policy."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,13 +16,16 @@ from reconciler.control.islands import contradictions, reported_cliques
 from reconciler.control.queue_use import QueueUse
 from reconciler.control.use_summary import GpuUtilisation, added_up
 from reconciler.lifecycle.checkpoints.pending_verification import unread
-from reconciler.lifecycle.interventions.effects import about, held_jobs
+from reconciler.lifecycle.interventions.effects import HeldByHand, about, held_jobs
 from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
+from reconciler.lifecycle.jobs.budget_holds import BudgetSpent, budget_words, held_by_budgets
 from reconciler.lifecycle.jobs.dependencies import depended_on
 from reconciler.lifecycle.jobs.eligibility import blocks
+from reconciler.lifecycle.jobs.idle_rules import IdleFacts, exempt_words, idle_facts_of, idle_words
 from reconciler.lifecycle.jobs.idleness import activity_of, idle_for
 from reconciler.lifecycle.jobs.replicas import degradation
 from reconciler.lifecycle.jobs.states import by_job, state_in, state_of
+from reconciler.model.budget import BudgetStanding
 from reconciler.model.facts import NodeFacts
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.intervention_record import Intervention
@@ -33,10 +36,11 @@ from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Cpu, Instant, Memory
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, QueueName, TaskPlacement
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.policy.policy import Policy, Queue, policy_of
+from solver.policy.tree import QueueTree
 from solver.round.advice import help_for
 
 NOTHING_HELD: Final = JobHoldings({}, (), (), {})
@@ -74,17 +78,14 @@ def job_viewer(
     `held`: what they hold, where that is known.
     """
     records, sighted = services.jobs.live_jobs() if of is None else of, services.sighted()
-    if held is not None:
-        holds = held
-    else:
-        holds = holdings_of_all(services.ledger) if of is None else services.ledger.of([each.name for each in of])
+    holds = _holdings(services, of) if held is None else held
     claims, reservations, attempts = holds.claims, holds.reservations, holds.attempts
     asked = by_job(holds.intents)
     now, by_hand = services.clock.now(), services.interventions.in_force()
     tallies, boosts = services.jobs.tallies(depended_on(records)), about(by_hand, "boost", "job", now)
     unread_now = unread(records, attempts, services.storages(), services.checkpoints)
-    held_now = held_jobs(by_hand, records, _policy(services), now)
-    blocked = blocks(records, now, claims.keys(), tallies, unread_now, held_now)
+    held_now = _held_now(services, records, by_hand, now)
+    blocked, notes = blocks(records, now, claims.keys(), tallies, unread_now, held_now), _PolicyNotes.of(services)
 
     def view(record: JobRecord) -> JobView:
         ended_in = record.outcome.attempt if record.outcome else 0
@@ -100,6 +101,8 @@ def job_viewer(
             running_since=claim.running_since if claim else None,
             time_limit=claim.time_limit if claim else None,
             idle_limit=claim.idle_limit if claim else None,
+            budget_limits=notes.budget_limits(record),
+            idle_exemption=notes.idle_exemption(record, now) if claim else "",
             marks=claim.marks if claim else Marks(),
             degraded=_degradation(record, claim, sighted, now) if claim else "",
             activity=_activity(claim, sighted) if claim else None,
@@ -115,6 +118,39 @@ def job_viewer(
         )
 
     return view
+
+
+def _held_now(
+    services: Services, records: Sequence[JobRecord], by_hand: Collection[Intervention], now: Instant
+) -> dict[JobName, HeldByHand | BudgetSpent]:
+    """The jobs that a user or a budget keeps from beginning."""
+    policy = _policy(services)
+    return {**held_by_budgets(services.budgets(), records, policy), **held_jobs(by_hand, records, policy, now)}
+
+
+class _PolicyNotes(NamedTuple):
+    """What Budgets and IdlePolicies say of jobs, beside what is on record of each."""
+
+    budgets: Sequence[BudgetStanding]
+    tree: QueueTree | None
+    idle: IdleFacts | None
+
+    @classmethod
+    def of(cls, services: Services) -> _PolicyNotes:
+        budgets = services.budgets()
+        return cls(budgets, QueueTree.of(_policy(services)) if budgets else None, _idle_facts(services))
+
+    def budget_limits(self, record: JobRecord) -> tuple[str, ...]:
+        if self.tree is None:
+            return ()
+        return tuple(budget_words(self.budgets, self.tree.path(record.spec.queue), record.user))
+
+    def idle_exemption(self, record: JobRecord, now: Instant) -> str:
+        return exempt_words(self.idle, record, now) if self.idle else ""
+
+
+def _holdings(services: Services, of: Sequence[JobRecord] | None) -> JobHoldings:
+    return holdings_of_all(services.ledger) if of is None else services.ledger.of([each.name for each in of])
 
 
 def holdings_of_all(ledger: LedgerView) -> JobHoldings:
@@ -145,7 +181,8 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
     if view.block is not None:
         return (str(view.block),)
     boosted = (str(view.boost),) if view.boost else ()
-    return (*(verdict_words(verdict) if verdict else ("no round has looked at it yet",)), *boosted)
+    said = verdict_words(verdict) if verdict else ("no round has looked at it yet",)
+    return (*said, *view.budget_limits, *boosted)
 
 
 def help_of(view: JobView, verdict: Verdict | None) -> tuple[str, ...]:
@@ -237,6 +274,15 @@ def _known(claim: Claim, sighted: BackendReports) -> AttemptReport:
     return sighted.attempt(claim.job, claim.attempt).of_tasks({(task.group, task.index): 0 for task in claim.tasks})
 
 
+def _idle_facts(services: Services) -> IdleFacts | None:
+    """By what jobs are idle, without what their GPUs do; None: no IdlePolicy says it."""
+    try:
+        policies, (_, policy) = services.operations().idle, services.policy()
+    except NoPolicyError:
+        return None
+    return idle_facts_of(policies, policy) if policies else None
+
+
 def _activity(claim: Claim, sighted: BackendReports) -> Activity | None:
     if claim.idle_limit is None or claim.running_since is None:
         return None
@@ -250,6 +296,14 @@ def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:
 
 
 def _idle_words(view: JobView) -> Iterator[str]:
+    if view.marks.idle is not None:
+        yield from idle_words(view.marks.idle)
+    if view.idle_exemption:
+        yield view.idle_exemption
+    yield from _idle_limit_words(view)
+
+
+def _idle_limit_words(view: JobView) -> Iterator[str]:
     if view.idle_limit is None or view.running_since is None:
         return
     if view.activity is None:

@@ -152,7 +152,7 @@ def _order_handler(
     def failed(why: str) -> None:
         log.warning("gpu-use-unreadable", message=why)
 
-    samples = samples_of(driver, kept, own, lambda: orders.devices_in_use(), clock, failed)  # noqa: PLW0108  (there is none yet)
+    samples = samples_of(driver, kept, own, lambda: orders.devices_at_work(), clock, failed)  # noqa: PLW0108  (there is none yet)
     recorder = UseRecorder(samples, lambda: orders.sample_every(), clock, failed)  # noqa: PLW0108
     gpus = partial(gpus_of, driver)
     orders = OrderHandler(node, folder, clock, gpus, equipment, hardware, submitters, recorder.after)

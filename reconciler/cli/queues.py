@@ -40,7 +40,7 @@ def queues(output: str, server: str | None) -> None:
 
     LENDABLE is what others may borrow of its guarantee; BORROWED is what a queue uses above that; WAITING is what its pending
     jobs ask for of their first choice; ACTIVE is how active its GPUs are, those of which that is measured;
-    PAST GPU-HOURS is decayed past use, where the policy states a usageHalfLife.
+    PAST GPU-HOURS is decayed past use, where the policy states a usageHalfLife. Below stand the budgets.
     """
     with api_client(server) as client:
         found = client.queues()
@@ -52,6 +52,8 @@ def queues(output: str, server: str | None) -> None:
         for queue in found.items:
             if queue.hold is not None:
                 click.echo(printable(f"queue {queue.name}: hold {by_whom(queue.hold)}"))
+        for budget in found.budgets:
+            click.echo(printable(str(budget)))
 
 
 def _in_tree_order(

@@ -28,6 +28,7 @@ from reconciler.lifecycle.jobs.settlements import (
     Send,
     Settlement,
     Stage,
+    SuspendIdle,
 )
 from reconciler.lifecycle.jobs.states import state_after
 from reconciler.model.job_record import JobRecord
@@ -38,7 +39,7 @@ from solver.model.quantities import Instant
 from solver.model.workload import JobName
 
 AtOnce = ConfirmRunning | End | Outlive | Retry | Send | GiveBack | ForgetAttempt
-Alone = ConfirmGrown | ConfirmShrunk | AskToStop | AskToLeave | Restart | Stage | RecordMarks
+Alone = ConfirmGrown | ConfirmShrunk | AskToStop | AskToLeave | Restart | Stage | RecordMarks | SuspendIdle
 
 AT_ONCE_MAX: Final = 256
 """Settlements in one write of each kind: others write meanwhile, and wait no longer than some tenths of a second."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from reconciler.control.attempt_counts import NO_TALLY, EndsTally
+from reconciler.control.idle_watch import IdleWatch
 from reconciler.control.queue_use import QueueUses
 from reconciler.documents.operations import Operations
+from reconciler.model.budget import BudgetStanding
 from reconciler.model.clock import Clock
 from reconciler.model.task_log import Logs
 from reconciler.protocols.backend import Backend, Epoch
@@ -111,6 +113,8 @@ class ControlPlane:
     `prepare`: hears of the nodes for which a round is to be decided, before a pass looks at them. `ask`: hears of that round as
     soon as it is known, so that it may be begun beside what is done before `solve`. `keep_capacity`: puts on record what it says
     of GPUs. `tally`: counts how attempts end.
+    `idle`: knows since when GPUs do nothing; None: nothing does, and no IdlePolicy is kept.
+    `budgets`: how they stand, as far as that is known.
     """
 
     holder: str
@@ -131,3 +135,5 @@ class ControlPlane:
     ask: Callable[[Snapshot, Policy], None] = lambda _, __: None
     keep_capacity: Callable[[Epoch, Snapshot], None] = lambda _, __: None
     tally: EndsTally = NO_TALLY
+    idle: IdleWatch | None = None
+    budgets: Callable[[], Sequence[BudgetStanding]] = tuple

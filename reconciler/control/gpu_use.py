@@ -105,6 +105,12 @@ class UseBook:
         with self._lock:
             return dict(self._latest)
 
+    def waiting(self, nodes: Collection[NodeName]) -> Mapping[NodeName, tuple[NodeMinute, ...]]:
+        """Minutes of some nodes that wait to be kept."""
+        with self._lock:
+            found = {node: tuple(self._waiting.get(node, ())) for node in nodes}
+        return {node: tuple(one.minute() for one in waiting) for node, waiting in found.items()}
+
     def refused(self) -> Mapping[UseRefusal, int]:
         """How many records, or minutes, do not count, by the reason."""
         with self._lock:

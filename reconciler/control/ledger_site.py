@@ -6,10 +6,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from reconciler.control.budget_limits import without_borrowing
 from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
 from reconciler.control.interventions import InterventionController
+from reconciler.control.lending import with_lent
 from reconciler.control.loop import take_pass
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.node_health import Ward
@@ -87,17 +89,19 @@ class LedgerSite:
     async def settle(self, look: LedgerLook) -> int:
         """Health of nodes, then jobs, then what people did by hand."""
         settled = Ward(self.plane, self._leader.epoch).settle(look.sighted, look.operations.health, look.declared)
-        followed = self._leader.settle(look.sighted, look.operations, look.declared)
+        followed = self._leader.settle(look.sighted, look.operations, look.declared, look.policy)
         if self.narrow is not None and followed.gone:
             self.narrow.ended(followed.gone)
         settled += followed.number
         return settled + InterventionController(self.plane, self._leader.epoch).settle(look.policy, look.declared)
 
-    def observe(self, look: LedgerLook) -> Snapshot:
+    def observe(self, look: LedgerLook) -> tuple[Snapshot, Policy]:
         """Join what Git declares, what the backend reports, what each job holds and what wants to run; keep what GPUs there are."""
         snapshot = observe(self.plane, look.sighted, look.declared, look.policy, look.operations)
         self.plane.keep_capacity(self._leader.epoch, snapshot)
-        return snapshot
+        lent = [claim.job for claim in self.plane.ledger.claims() if claim.marks.is_lent]
+        policy = without_borrowing(look.policy, snapshot, self.plane.budgets())
+        return with_lent(snapshot, policy, lent) if lent else (snapshot, policy)
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the ledger."""

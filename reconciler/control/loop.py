@@ -64,7 +64,7 @@ class Site(Protocol[LookT]):
     async def settle(self, look: LookT) -> int:
         """Make true what follows from what was seen; how much that was."""
 
-    def observe(self, look: LookT) -> Snapshot:
+    def observe(self, look: LookT) -> tuple[Snapshot, Policy]:
         """Join it all into the input of a round."""
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
@@ -113,16 +113,17 @@ async def take_pass(site: Site[LookT], hear: Callable[[Pass], None] = lambda _: 
     site.accrue(look)
     settled = await site.settle(look)
     laps.end("settle")
-    snapshot = _with_clocks(site, site.observe(look), look.policy, in_force.revision)
+    observed, policy = site.observe(look)
+    snapshot = _with_clocks(site, observed, policy, in_force.revision)
     laps.end("observe")
-    deed = await site.decide(snapshot, look.policy, laps)
+    deed = await site.decide(snapshot, policy, laps)
 
     def record(number: int, plan: Plan, solution: str, *, is_whole: bool) -> RoundRecord:
-        known = snapshot.time, in_force.revision, snapshot, look.policy
+        known = snapshot.time, in_force.revision, snapshot, policy
         return RoundRecord(number, *known, plan, laps.phase_ms, solution, is_whole)
 
     def passed(known: CheckedPlan, number: int | None) -> Pass:
-        of = epoch, in_force.revision, look.policy, snapshot, known.plan, number, settled, refused, dict(laps.phase_ms)
+        of = epoch, in_force.revision, policy, snapshot, known.plan, number, settled, refused, dict(laps.phase_ms)
         said = known.fault, known.shortfalls, deed.solved.uses, known.is_whole
         return Pass(*of, look.sighted, by_hand, *said)
 
@@ -133,7 +134,7 @@ async def take_pass(site: Site[LookT], hear: Callable[[Pass], None] = lambda _: 
     by_hand = site.by_hand(look)
     hear(passed(CheckedPlan(*deed.solved.deed, deed.fault, is_whole=False), begun))
     # What takes as long again, and nobody has to wait for: why others wait, until when, and what is kept free for them.
-    whole = await site.conclude(deed, snapshot, look.policy, laps)
+    whole = await site.conclude(deed, snapshot, policy, laps)
     plan = whole.plan
     number = site.keep_round(record(begun or 0, plan, whole.solution, is_whole=True)) if whole.is_whole else begun
     await site.keep_free(plan, look)

@@ -14,8 +14,9 @@ from reconciler.documents.operations import Operations
 from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.checkpoints.turns import storage_of
 from reconciler.lifecycle.health.effects import closed_places
-from reconciler.lifecycle.interventions.effects import about, held_jobs
+from reconciler.lifecycle.interventions.effects import HeldByHand, about, held_jobs
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.lifecycle.jobs.budget_holds import BudgetSpent, held_by_budgets
 from reconciler.lifecycle.jobs.containers import container_nodes, kept_to_containers
 from reconciler.lifecycle.jobs.dependencies import depended_on
 from reconciler.lifecycle.jobs.eligibility import blocks
@@ -65,9 +66,10 @@ def observe(
         plane.checkpoints.saved(),
         operations.storages,
     )
-    held_back = blocks(records, now, holding, tallies, awaited, held_jobs(by_hand, records, policy, now))
-    declared = tuple(declared)
-    node_sets = container_nodes(declared, sighted.facts)
+    # Others leave for a job that was promised something: a budget that is spent since does not take that back.
+    spent = held_by_budgets(plane.budgets(), (known for known in waiting if known.name not in promised), policy)
+    held_back = blocks(records, now, holding, tallies, awaited, _held(spent, held_jobs(by_hand, records, policy, now)))
+    node_sets = container_nodes(declared := tuple(declared), sighted.facts)
     jobs = tuple(_jobs(records, known, held_back, about(by_hand, "boost", "job", now), node_sets))
     quantile = policy.scheduling.duration_quantile
     endless = bool(quantile) and any(job.placement and job.time_limit is None for job in jobs)
@@ -91,6 +93,12 @@ def observe(
         ),
         node_sets,
     )
+
+
+def _held(
+    spent: Mapping[JobName, BudgetSpent], by_hand: Mapping[JobName, HeldByHand]
+) -> Mapping[JobName, HeldByHand | BudgetSpent]:
+    return {**spent, **by_hand}
 
 
 def new_jobs(
@@ -119,7 +127,8 @@ def new_jobs(
     ]
     known = {record.name for record in fresh}
     by_hand = plane.interventions.in_force()
-    held_back = blocks(fresh, now, (), {}, held=held_jobs(by_hand, fresh, policy, now))
+    spent = held_by_budgets(plane.budgets(), fresh, policy)
+    held_back = blocks(fresh, now, (), {}, held=_held(spent, held_jobs(by_hand, fresh, policy, now)))
     boosts = about(by_hand, "boost", "job", now)
     return (
         tuple(

@@ -22,6 +22,7 @@ from reconciler.lifecycle.jobs.dependencies import abandoned_jobs, depended_on
 from reconciler.lifecycle.jobs.device_readiness import DeviceReadiness, gpus_of
 from reconciler.lifecycle.jobs.evidence import Evidence, tails_of
 from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE
+from reconciler.lifecycle.jobs.idle_rules import IdleFacts
 from reconciler.lifecycle.jobs.orders import order_of
 from reconciler.lifecycle.jobs.settlements import GiveBack, Settlement
 from reconciler.lifecycle.jobs.states import state_of
@@ -58,8 +59,14 @@ class Settled(NamedTuple):
 class PlanExecutor(LeaderActions):
     """A control plane that leads under one epoch. Every method raises StaleEpochError once it no longer does."""
 
-    def settle(self, sighted: BackendReports, operations: Operations, declared: tuple[Node, ...]) -> Settled:
-        """Make true what follows from what the backend reports, by the policies in force."""
+    def settle(
+        self,
+        sighted: BackendReports,
+        operations: Operations,
+        declared: tuple[Node, ...],
+        policy: Policy | None = None,
+    ) -> Settled:
+        """Make true what follows from what the backend reports, by the policies in force. `policy` None: no job is found idle."""
         partitioned = GpuPartitioner(self.plane, self.epoch).settle(sighted)
         claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
         health = self.plane.health.all()
@@ -67,7 +74,8 @@ class PlanExecutor(LeaderActions):
         saving = saving_of(records, intents, operations.storages, self.plane.checkpoints)
         decided = (
             *self._followed(
-                *(records, claims, intents, health, sighted.without(under_way(health)), operations, declared, saving)
+                *(records, claims, intents, health, sighted.without(under_way(health)), operations, declared, saving),
+                self._idle_facts(operations, policy, claims, records),
             ),
             *abandoned_jobs(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
         )
@@ -111,10 +119,19 @@ class PlanExecutor(LeaderActions):
         operations: Operations,
         declared: tuple[Node, ...],
         saving: SaveStatus = NOTHING_SAVED,
+        idle: IdleFacts | None = None,
     ) -> Iterable[Settlement]:
         ground = DeviceReadiness(sighted.nodes, self.changing(), drained_places(health))
-        evidence = Evidence(operations, declared, tails_of(records, claims, sighted, self.plane.logs), saving)
+        evidence = Evidence(operations, declared, tails_of(records, claims, sighted, self.plane.logs), saving, idle)
         return settlements(records, claims, intents, sighted, self.plane.clock.now(), ground, evidence)
+
+    def _idle_facts(
+        self, operations: Operations, policy: Policy | None, claims: Iterable[Claim], records: Iterable[JobRecord]
+    ) -> IdleFacts | None:
+        if self.plane.idle is None or policy is None:
+            return None
+        by_name = {record.name: record for record in records}
+        return self.plane.idle.facts(operations.idle, policy, claims, by_name, self.plane.clock.now())
 
     def accrue(self, policy: Policy, declared: Iterable[Node]) -> None:
         """Bring past use up to date, where the policy lets it count: before a pass changes what jobs hold."""

@@ -23,6 +23,7 @@ from reconciler.lifecycle.jobs.settlements import (
     RecordMarks,
     Restart,
     Settlement,
+    SuspendIdle,
 )
 from reconciler.lifecycle.jobs.states import stopping_state
 from reconciler.model.causes import names_of, nodes_of
@@ -54,6 +55,10 @@ class Settler(LeaderActions):
                 self._lead_on(settlement)
             case RecordMarks():
                 self._remember(settlement)
+            case SuspendIdle(job, attempt, by, cause):
+                # The next pass asks it to stop, as for any job that is suspended.
+                self.plane.jobs.request_suspend(job, by)
+                self.note("suspend-asked", job, cause, attempt=attempt)
 
     def _confirm(self, seen: ConfirmGrown | ConfirmShrunk) -> None:
         match seen:

@@ -21,8 +21,10 @@ from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
 from reconciler.documents.topology import TopologySpec
+from reconciler.model.budget import GpuBudget
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.idle_policy import IdlePolicy
 from reconciler.model.problem import START, InvalidDocumentsError, Problem, problem_at
 from reconciler.model.rate_card import RateCard
 from reconciler.model.retry_policy import RetryPolicy
@@ -37,6 +39,8 @@ _KEPT: dict[str, tuple[str, Any]] = {
     "AccessPolicy": ("access", AccessPolicy),
     "AlertPolicy": ("alerts", AlertPolicy),
     "HealthPolicy": ("health", HealthPolicy),
+    "IdlePolicy": ("idle", IdlePolicy),
+    "Budget": ("budgets", GpuBudget),
     "MigGeometry": ("mig", MigGeometry),
     "NodePool": ("pools", NodePoolSpec),
     "PolicyTest": ("tests", PolicyTest),
@@ -72,6 +76,8 @@ class DocumentSet:
     alerts: list[Declaration[AlertPolicy]] = field(default_factory=list)
     health: list[Declaration[HealthPolicy]] = field(default_factory=list)
     rates: list[Declaration[RateCard]] = field(default_factory=list)
+    idle: list[Declaration[IdlePolicy]] = field(default_factory=list)
+    budgets: list[Declaration[GpuBudget]] = field(default_factory=list)
     tests: list[Declaration[PolicyTest]] = field(default_factory=list)
     pools: list[Declaration[NodePoolSpec]] = field(default_factory=list)
     topologies: list[Declaration[TopologySpec]] = field(default_factory=list)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
+from reconciler.model.budget import GpuBudget
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.idle_policy import IdlePolicy
 from reconciler.model.rate_card import RateCard
 from reconciler.model.retry_policy import NO_RETRIES, RetryPolicy
 from solver.model.document import Document
@@ -15,8 +17,8 @@ from solver.policy.images import ImagePolicy
 class Operations(Document, frozen=True):
     """The rules of one revision that rounds do not read. What happens to a job by them reaches rounds through the snapshot.
 
-    `checkpoints`, `retry` and `alerts` are sorted by name, `rates` by their begin. `access` None: the holder of the state folder's
-    token may do everything.
+    `checkpoints`, `retry`, `alerts`, `idle` and `budgets` are sorted by name, `rates` by their begin. `access` None: the holder of
+    the state folder's token may do everything.
     `health` None: it is not judged whether nodes are well.
     """
 
@@ -27,6 +29,8 @@ class Operations(Document, frozen=True):
     health: HealthPolicy | None = None
     images: ImagePolicy = ImagePolicy()
     rates: tuple[RateCard, ...] = ()
+    idle: tuple[IdlePolicy, ...] = ()
+    budgets: tuple[GpuBudget, ...] = ()
 
     @property
     def storages(self) -> dict[str, CheckpointPolicy]:

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from reconciler.model.idle_policy import IdleAction
 from solver.model.cluster import GpuType, Level, NodeName
 from solver.model.document import Document
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -47,7 +48,7 @@ class GivenJob(Document, frozen=True):
     """One job, or `count` alike, named NAME-1 and so on: `replicas` tasks of `gpus` each, or `task_groups` in full.
 
     `submitted_at` is counted from the beginning; `waited`: it was submitted so long before. `runs_for`: how long it takes;
-    None: until its time limit, else for longer than any test.
+    None: until its time limit, else for longer than any test. `gpu_activity`: in percent, while it runs; None: it is not known.
     """
 
     name: JobName
@@ -70,6 +71,7 @@ class GivenJob(Document, frozen=True):
     running: Running | None = None
     runs_for: Duration | None = None
     namespace: str = ""
+    gpu_activity: float | None = None
 
     @property
     def names(self) -> tuple[JobName, ...]:
@@ -99,7 +101,19 @@ class Happening(Document, frozen=True):
     cancel: tuple[JobName, ...] = ()
 
 
-Must = Literal["start", "wait", "be-inadmissible", "stay", "leave", "shrink", "keep", "hold", "have-share"]
+Must = Literal[
+    "start",
+    "wait",
+    "be-inadmissible",
+    "stay",
+    "leave",
+    "shrink",
+    "keep",
+    "hold",
+    "have-share",
+    "be-warned",
+    "not-be-warned",
+]
 Means = Literal["move", "reclaim", "preempt", "turn", "straddle", "drain", "converge", "return"]
 
 
@@ -125,6 +139,7 @@ class Statement(Document, frozen=True):
     at_most: MilliGpu | None = None
     share: float | None = None
     after: Duration | None = None
+    action: IdleAction | None = None
 
 
 SUBJECTS = ("job", "queue", "priority_class")
@@ -136,6 +151,8 @@ DETAILS: dict[Must, tuple[str, ...]] = {
     "leave": ("within", "by", "beneficiary"),
     "shrink": ("within", "by", "beneficiary"),
     "keep": ("at_least",),
+    "be-warned": ("within", "action"),
+    "not-be-warned": (),
     "hold": ("gpu_type", "at_least", "at_most", "after"),
     "have-share": ("gpu_type", "share", "after"),
 }

@@ -48,7 +48,7 @@ def _own_problems(card: Declaration[RateCard]) -> Iterator[Problem]:
     if spec.until is not None and spec.until <= spec.start:
         message = f"it ends at {spec.until}, and begins at {spec.start}"
         yield card.problem(("spec", "until"), "ends-before-it-begins", message, "Let it end later, or leave until out.")
-    if not _is_zone(spec.time_zone):
+    if not is_zone(spec.time_zone):
         message, fix = f"there is no time zone {spec.time_zone}", "Write it as the IANA database does: Europe/Berlin."
         yield card.problem(("spec", "timeZone"), "unknown-time-zone", message, fix)
     for index, rate in enumerate(spec.rates):
@@ -83,7 +83,8 @@ def _unknown_names(
                 yield card.problem(at, code, f"there is no {told} now", fix, "warning")
 
 
-def _is_zone(name: str) -> bool:
+def is_zone(name: str) -> bool:
+    """Whether the IANA database has a zone of that name."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.documents.access import access_problems
 from reconciler.documents.alerts import alert_problems
+from reconciler.documents.budgets import budget_problems
 from reconciler.documents.checkpoints import checkpoint_problems
 from reconciler.documents.clusters import (
     INVENTORY,
@@ -24,6 +25,7 @@ from reconciler.documents.document_set import DocumentSet, gather
 from reconciler.documents.files import FOLDERS, Files, is_read
 from reconciler.documents.health import health_problems
 from reconciler.documents.host_share import host_share_problems
+from reconciler.documents.idle_policies import idle_policy_problems
 from reconciler.documents.inventory import declared_nodes, gpus_by_type, inventory_problems
 from reconciler.documents.mig import fixed_layouts, mig_problems, with_models
 from reconciler.documents.namespaces import namespace_problems
@@ -153,6 +155,12 @@ def _problems_together(found: DocumentSet) -> Iterator[Problem]:
     yield from rate_card_problems(
         found.rates, set(capacity) if complete else None, found.known("NodePool"), found.known("PriorityClass")
     )
+    gpu_use = found.settings[0].value.gpu_use if found.settings else SchedulingPolicy().gpu_use
+    yield from idle_policy_problems(
+        found.idle, found.known("Queue"), found.known("PriorityClass"), gpu_use.keep_minutes
+    )
+    has_prices = bool(found.names["RateCard"]) or not found.all_readable
+    yield from budget_problems(found.budgets, found.known("Queue"), has_prices=has_prices)
     yield from reservation_problems(found.reservations, found.pools if complete else None, found.known("Queue"))
     names = names_of(
         found.queues, found.known("Queue"), found.known("PriorityClass"), found.pools if complete else None
@@ -225,4 +233,6 @@ def _operations(found: DocumentSet) -> Operations:
         found.health[0].value if found.health else None,
         found.settings[0].value.images if found.settings else ImagePolicy(),
         tuple(sorted((known.value for known in found.rates), key=lambda known: known.start)),
+        tuple(sorted((known.value for known in found.idle), key=lambda known: known.name)),
+        tuple(sorted((known.value for known in found.budgets), key=lambda known: known.name)),
     )

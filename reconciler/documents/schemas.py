@@ -32,6 +32,8 @@ FOLDER_OF_KIND: Final = {
     "AlertPolicy": "policies",
     "HealthPolicy": "policies",
     "RateCard": "policies",
+    "IdlePolicy": "policies",
+    "Budget": "policies",
     "PolicyTest": "policies/tests",
     "NodePool": "cluster-state",
     "Topology": "cluster-state",

@@ -207,6 +207,21 @@ class Unrestartable(Document, frozen=True, omit_defaults=False):
     already: bool = False
 
 
+class IdleCatch(Document, frozen=True, omit_defaults=False):
+    """A running job that would be warned under the head, if its IdlePolicy were in force by now: its GPUs are idle since then.
+
+    `already`: the base has it warned, too, and says the same of what follows.
+    """
+
+    job: JobName
+    queue: QueueName
+    gpus: MilliGpu
+    policy: str
+    action: str
+    since: Instant
+    already: bool = False
+
+
 class Ahead(Document, frozen=True, omit_defaults=False):
     """How far the rounds to come were played. No job arrives in them; what runs ends at its limit, or as earlier jobs did.
 
@@ -267,6 +282,7 @@ class Review(Document, frozen=True, omit_defaults=False):
     stranded: tuple[Stranded, ...] = ()
     unrestartable: tuple[Unrestartable, ...] = ()
     racks: tuple[RackUse, ...] = ()
+    idle: tuple[IdleCatch, ...] = ()
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Review"] = "Review"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
+from reconciler.model.idle_policy import IdleAction
 from reconciler.protocols.backend import Epoch
 from solver.model.cluster import DeviceId, GpuType
 from solver.model.document import Document
@@ -16,13 +17,28 @@ from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, TaskPlacement
 
 
+class IdleMark(Document, frozen=True):
+    """It was warned at `warned_at` for doing nothing since then, by an IdlePolicy, whose `action` follows at `acts_at`.
+
+    `lent_at`: since when what it holds counts as borrowed; None: it does not.
+    """
+
+    policy: str
+    origin: str
+    action: IdleAction
+    since: Instant
+    warned_at: Instant
+    acts_at: Instant
+    lent_at: Instant | None = None
+
+
 class Marks(Document, frozen=True):
     """What its tasks were told, and since when they stand still. Each instant at which they were told is the number of that.
 
     `warned_at`: they were told that their time limit is near. `stuck_at`: they were found to be stuck, and told to be dumped;
     None again once they go on. `steps`: what the steps of all tasks together were when they were looked at last, where any
     says so, and `still_since`: since when nothing has changed in that. `restarted_at`: when tasks of it that had ended were
-    begun again last, in the same attempt.
+    begun again last, in the same attempt. `idle`: it was warned for doing nothing; None: it was not.
     """
 
     warned_at: Instant | None = None
@@ -30,6 +46,12 @@ class Marks(Document, frozen=True):
     steps: int | None = None
     still_since: Instant | None = None
     restarted_at: Instant | None = None
+    idle: IdleMark | None = None
+
+    @property
+    def is_lent(self) -> bool:
+        """What it holds counts as borrowed."""
+        return self.idle is not None and self.idle.lent_at is not None
 
 
 class Claim(Document, frozen=True):

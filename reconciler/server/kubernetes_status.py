@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.api.payloads import BEHIND, NOT_KEPT, Condition
 from reconciler.control.control import NoPolicyError, PolicySource
 from reconciler.kubernetes.control.limits import with_idle_limits
+from reconciler.model.budget import GpuBudget
+from reconciler.model.idle_policy import IdlePolicy
 from reconciler.model.watch_status import FollowedKind, behind
 
 
@@ -30,10 +32,20 @@ class KubernetesStatus:
 
     def _not_kept(self) -> Iterator[Condition]:
         try:
-            policy = self.policies.current().policy
+            _, policy, _, operations = self.policies.current()
         except NoPolicyError:
             return
         classes = list(with_idle_limits(policy))
         if classes:
             message = f"it is not seen what pods do, so the idle limits of the PriorityClasses {', '.join(classes)} end no job"
             yield Condition(NOT_KEPT, status=True, reason="IdleLimits", message=message)
+        if operations.idle:
+            message = f"it is not seen what pods do: {_named('IdlePolicies', operations.idle)} warn no job"
+            yield Condition(NOT_KEPT, status=True, reason="IdlePolicies", message=message)
+        if operations.budgets:
+            message = f"what pods held is not on record: {_named('Budgets', operations.budgets)} hold no job back"
+            yield Condition(NOT_KEPT, status=True, reason="Budgets", message=message)
+
+
+def _named(kind: str, documents: Sequence[IdlePolicy] | Sequence[GpuBudget]) -> str:
+    return f"the {kind} {', '.join(known.name for known in documents)}"

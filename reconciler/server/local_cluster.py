@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -12,12 +13,15 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
+from reconciler.analysis.showback.budgets import SpendingRecords
 from reconciler.api.services import PastRecords
 from reconciler.control.capacity import CapacityRecorder
 from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.gpu_use import UseBook
+from reconciler.control.idle_watch import IdleWatch
 from reconciler.control.job_counts import JobTally
+from reconciler.control.lending import without_lent
 from reconciler.control.metrics import Metrics
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.round_worker import RoundWorker
@@ -33,6 +37,7 @@ from reconciler.node.local.retention import AttemptRetention
 from reconciler.node.local_driver import driver_for, gpus_of, samples_of, use_of
 from reconciler.protocols.history import History
 from reconciler.server.alerts import alert_services
+from reconciler.server.budget_watch import BudgetWatch
 from reconciler.server.capacity_watch import CapacityWatch
 from reconciler.server.checkpoints import CheckpointKeeping
 from reconciler.server.disk import StateDisks
@@ -78,7 +83,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     history = LoggedHistory(store.history, log, tally := JobTally())
 
     def seen() -> Snapshot | None:
-        return runner.status.last.snapshot if runner.status.last else None
+        return without_lent(runner.status.last.snapshot) if runner.status.last else None
 
     def wake() -> None:
         runner.wake()
@@ -89,7 +94,9 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     use = LatestUse(book.latest, clock)
     place = _place(settings, store, git.standing, lambda: runner.leads(), wake, clock, log, closing, book)  # noqa: PLW0108
     rounds = round_worker(settings, clock, log, closing)
+    budgets = BudgetWatch(_spending(store), history, git.standing, clock, lambda: runner.epoch(), wake, holder)  # noqa: PLW0108
     plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock, tally)
+    plane = replace(plane, idle=IdleWatch(book, store.gpu_uses), budgets=budgets.standings)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
@@ -104,18 +111,23 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     place.begin()
     asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, place.unstartable, place.agents
     told = None, (disks, starts), events.tell, narrow.tell
-    past = PastRecords(store.placements, store.capacities, store.past_jobs)
+    past = PastRecords(*_spending(store))
     return Parts(
         services_of(*asked, *told, past, use=KnownUse(use, store.gpu_uses)),
         (
             *_threads({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
             *_threads({"checkpoints": checkpoints, "alerts": alerts}),
             *place.members,
-            *_threads({"gpu use": keeping, **_keeping_records(store, history, git.standing, clock, runner)}),
+            *_threads({"gpu use": keeping, "budgets": budgets}),
+            *_threads(_keeping_records(store, history, git.standing, clock, runner)),
         ),
         store,
         ending=place.ending,
     )
+
+
+def _spending(store: SqlStore) -> SpendingRecords:
+    return SpendingRecords(store.placements, store.capacities, store.past_jobs)
 
 
 def _threads(members: Mapping[str, _Member]) -> Iterator[ServerThread]:
@@ -187,7 +199,7 @@ def _place(
     gpus = partial(gpus_of, driver)
     backend = LocalBackend(settings.tasks, lambda: policies.current().nodes, clock, gpus, terms, equipment=equipment)
     failed = failure_teller(log)
-    read = samples_of(driver, kept, lambda: nodes_of(policies), backend.devices_in_use, clock, failed)
+    read = samples_of(driver, kept, lambda: nodes_of(policies), backend.devices_at_work, clock, failed)
     recorder = recorder_here(read, policies, book, clock, failed)
     return ExecutionPlatform(
         backend,

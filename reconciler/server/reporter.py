@@ -9,6 +9,7 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.control.job_counts import JobTally
+from reconciler.control.lending import without_lenders, without_lent
 from reconciler.control.metrics import Metrics
 from reconciler.control.passes import Pass
 from reconciler.control.runner import Condition, LoopStatus
@@ -52,8 +53,9 @@ class Reporter:
             self._warn_of_step(step_s)
         if status.condition in _DECIDES and status.last is not None:
             last = status.last
-            self.metrics.observe(last.snapshot, last.plan, last.phase_ms, last.by_hand, last.shortfalls, last.policy)
-            self.tally.rules(last.policy)
+            seen, rules = without_lent(last.snapshot), without_lenders(last.policy)
+            self.metrics.observe(seen, last.plan, last.phase_ms, last.by_hand, last.shortfalls, rules)
+            self.tally.rules(rules)
             if last.is_whole:
                 self.tally.foretell(last.plan)
             self.trace(last)

@@ -14,6 +14,7 @@ from reconciler.api.services import PastRecords, Services
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.control.broken_limits import BrokenLimit, broken_limits
 from reconciler.control.control import NoPolicyError
+from reconciler.control.lending import without_lent
 from reconciler.control.metrics import Metrics
 from reconciler.control.passes import Pass
 from reconciler.control.queue_use import LatestQueueUses, QueueUse
@@ -24,6 +25,7 @@ from reconciler.documents.operations import Operations
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.lifecycle.health.cap import held_back
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.model.budget import BudgetStanding
 from reconciler.model.clock import Clock
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.task_log import Logs
@@ -39,6 +41,7 @@ from reconciler.protocols.terminals import Terminals
 from reconciler.server.admission import AdmissionCheck
 from reconciler.server.plane_figures import PlaneFigures
 from solver.model.cluster import GpuType
+from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec
 from solver.plan.plan import Verdict
@@ -85,6 +88,10 @@ class Plane(Protocol):
     @property
     def health(self) -> NodeHealths:
         """What speaks against nodes."""
+
+    @property
+    def budgets(self) -> Callable[[], Sequence[BudgetStanding]]:
+        """How budgets stand."""
 
     @property
     def terminals(self) -> Terminals:
@@ -170,6 +177,7 @@ def services_of(
         watch.verdicts,
         watch.gpu_types,
         past,
+        plane.budgets,
     )
 
 
@@ -193,6 +201,7 @@ class ControlPlaneView:
         self._following = following
         self._admitting = AdmissionCheck()
         self._uses = LatestQueueUses()
+        self._shown: tuple[Snapshot | None, Snapshot] = None, Snapshot(Instant(0), (), ())
         self._broken: tuple[Pass | None, tuple[BrokenLimit, ...]] = None, ()
 
     def policy(self) -> tuple[str, Policy]:
@@ -212,13 +221,17 @@ class ControlPlaneView:
             return None
 
     def snapshot(self) -> Snapshot:
-        """What the last pass saw. Raises NotReadyError."""
-        return self._last_pass().snapshot
+        """What the last pass saw, each job in its own queue. Raises NotReadyError."""
+        seen, (before, shown) = self._last_pass().snapshot, self._shown
+        if before is not seen:
+            shown = without_lent(seen)
+            self._shown = seen, shown
+        return shown
 
     def queue_uses(self) -> tuple[tuple[Queue, QueueUse], ...]:
         """What the last pass says of every queue. Raises NotReadyError, NoPolicyError."""
         last, policy = self._last_pass(), self._standing.current().policy
-        return self._uses.of(last.snapshot, policy, last.uses if policy is last.policy else None)
+        return self._uses.of(self.snapshot(), policy, last.uses if policy is last.policy else None)
 
     def sighted(self) -> BackendReports:
         """What the last pass saw of the backend; nothing before there was one."""

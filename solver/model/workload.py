@@ -278,6 +278,13 @@ class TaskPlacement(Document, frozen=True):
         return MilliGpu.gpus(len(self.devices)) if self.share is None else self.share
 
 
+class QuietGpus(Document, frozen=True):
+    """All GPUs of a job have been less active than so many percent since then; a fact for reviews of IdlePolicies."""
+
+    below: float
+    since: Instant
+
+
 class Job(Document, frozen=True):
     """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
 
@@ -286,6 +293,7 @@ class Job(Document, frozen=True):
     its start at least; None: unknown. `leaves` not: others than policy forbid it; unpromised: its promises end with its tasks.
     `held_by`: what forbids it, such as PodDisruptionBudgets, where that yields to a guarantee which has waited for too long.
     `namespace`: of Kubernetes; "": its pods are in none, and no rule for namespaces concerns it.
+    `quiet`: what its GPUs did lately, where that is told to those that plan; no round reads it.
     """
 
     name: JobName
@@ -304,6 +312,7 @@ class Job(Document, frozen=True):
     leaves: Literal["freely", "unpromised", "not"] = "freely"
     held_by: str = ""
     namespace: str = ""
+    quiet: tuple[QuietGpus, ...] = ()
 
     @property
     def held(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from reconciler.control.lending import with_lent
 from solver.model.amounts import read_amounts
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.model.document import from_builtins, to_builtins
@@ -61,7 +62,8 @@ def read_scenario(path: Path) -> Scenario:
     given, policy, then, why = (written.pop(key) for key in ("given", "policy", "then", "why"))
     if written:
         raise ValueError(f"{path}: unknown keys {', '.join(written)}")
-    return Scenario(path, why, _snapshot(given), _policy(policy), then)
+    lent = map(JobName, given.pop("lent", ()))
+    return Scenario(path, why, *with_lent(_snapshot(given), _policy(policy), lent), then)
 
 
 def told(snapshot: Snapshot, plan: Plan) -> str:

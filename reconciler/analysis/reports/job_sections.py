@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from reconciler.analysis.reports.fates import Fates, Jobs
 from reconciler.analysis.reports.outline import ReportSection, UntrustedText, When, Words
 from reconciler.analysis.reports.paths import Paths
-from reconciler.model.review_findings import JobChange, Loss, Review, Stranded, Unrestartable
+from reconciler.model.review_findings import IdleCatch, JobChange, Loss, Review, Stranded, Unrestartable
 from reconciler.model.spans import span
 from solver.model.quantities import Instant, MilliGpu
 from solver.plan.reason import count, sentence
@@ -60,6 +60,26 @@ def unrestartable_sections(found: Review, paths: Paths) -> Iterator[ReportSectio
             rows = tuple(_unrestartable_row(one, paths) for one in jobs)
             note = ("They run on; once one is evicted, fails or moves to a new attempt, it waits for ever.",)
             yield ReportSection(title, rows, (*_NAMED, "Why"), frozenset({"GPUs"}), note, weighty=weighty)
+
+
+def idle_sections(found: Review, paths: Paths, when: When) -> Iterator[ReportSection]:
+    """Running jobs that an IdlePolicy would warn now."""
+    for title, jobs, weighty in (
+        ("Would be warned for idle GPUs", [one for one in found.idle if not one.already], True),
+        ("Are idle under either", [one for one in found.idle if one.already], False),
+    ):
+        if jobs:
+            rows = tuple(_idle_row(one, paths, when) for one in jobs)
+            note = (
+                "By what their GPUs did lately. What follows comes after the grace, if they do nothing until then.",
+            )
+            headings = (*_NAMED, "Idle since", "IdlePolicy", "Then")
+            yield ReportSection(title, rows, headings, frozenset({"GPUs"}), note, weighty=weighty)
+
+
+def _idle_row(one: IdleCatch, paths: Paths, when: When) -> tuple[Words, ...]:
+    named = (UntrustedText(one.job),), (UntrustedText(paths.path(one.queue)),), (str(one.gpus),)
+    return *named, (when(one.since),), (UntrustedText(one.policy),), (one.action,)
 
 
 def _unrestartable_row(one: Unrestartable, paths: Paths) -> tuple[Words, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from reconciler.analysis.reports.fates import Fates, fates
 from reconciler.analysis.reports.job_sections import (
     changed_sections,
+    idle_sections,
     lost_sections,
     stranded_sections,
     sum_of,
@@ -40,6 +41,7 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
         *orphaned_sections(found, paths),
         *stranded_sections(found, paths),
         *unrestartable_sections(found, paths),
+        *idle_sections(found, paths, when),
         *converging_sections(found, paths, when),
         *queue_sections(found, paths),
         *changed_sections(found, sorted_jobs, paths),
@@ -54,8 +56,14 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
 
 def _headline(found: Review, sorted_jobs: Fates) -> Words:
     """Jobs that are worse or better off, the worst first, and nothing of what stays as it is."""
-    said = list(_effects(found, sorted_jobs)) or ["no job fares differently"]
+    said = [*_effects(found, sorted_jobs), *_warned(found)] or ["no job fares differently"]
     return UntrustedText(_named(found.base)), " → ", UntrustedText(_named(found.head)), ": ", "; ".join(said)
+
+
+def _warned(found: Review) -> Iterator[str]:
+    caught = [one for one in found.idle if not one.already]
+    if caught:
+        yield f"{count(len(caught), 'job')} would be warned for idle GPUs"
 
 
 def _named(side: RevisionReviewed) -> str:

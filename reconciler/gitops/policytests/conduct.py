@@ -13,6 +13,7 @@ from reconciler.gitops.policytests.course import Course
 from reconciler.gitops.policytests.judge import broken
 from reconciler.gitops.policytests.replay import StagedReplay
 from reconciler.gitops.policytests.world import GivenError, PolicyTestWorld, world_of
+from reconciler.model.idle_policy import IdlePolicy
 from reconciler.model.problem import Path, Problem
 from solver.checker.check import violations
 from solver.milp.optimiser import Optimiser
@@ -53,13 +54,17 @@ def conduct(test: Declaration[PolicyTest], compiled: Compiled, optimiser: Optimi
     # A test does not read when a job might start, and it changes no decision.
     scheduling = msgspec.structs.replace(compiled.policy.scheduling, estimated_jobs=0)
     policy = msgspec.structs.replace(compiled.policy, scheduling=scheduling)
-    return _judged(test, world, policy, optimiser)
+    return _judged(test, world, policy, compiled.operations.idle, optimiser)
 
 
 def _judged(
-    test: Declaration[PolicyTest], world: PolicyTestWorld, policy: Policy, optimiser: Optimiser | None
+    test: Declaration[PolicyTest],
+    world: PolicyTestWorld,
+    policy: Policy,
+    idle: tuple[IdlePolicy, ...],
+    optimiser: Optimiser | None,
 ) -> PolicyTestResult:
-    course = Course.of(world, policy, test.value.lasts)
+    course = Course.of(world, policy, test.value.lasts, idle)
     rounds = 0
     for moment in StagedReplay.of(world, test.value.events, policy, optimiser).moments(world.arriving, course.ends):
         if moment.plan is not None:

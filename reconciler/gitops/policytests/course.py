@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from reconciler.gitops.policytests.replay import Moment
 from reconciler.gitops.policytests.world import PolicyTestWorld
+from reconciler.model.idle_policy import IdlePolicy
 from solver.model.cluster import GpuType, Node, NodeName
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
@@ -48,12 +49,13 @@ class Course:
     ends: Instant
     stories: dict[JobName, Story] = field(default_factory=dict)
     held: list[tuple[Instant, Held]] = field(default_factory=list)
+    idle: tuple[IdlePolicy, ...] = ()
 
     @classmethod
-    def of(cls, world: PolicyTestWorld, policy: Policy, lasts: Duration) -> Course:
+    def of(cls, world: PolicyTestWorld, policy: Policy, lasts: Duration, idle: tuple[IdlePolicy, ...] = ()) -> Course:
         """One in which nothing has happened yet."""
         nodes = {node.name: node for node in world.nodes}
-        return cls(policy, QueueTree.of(policy), nodes, world.begins, world.begins.after(lasts))
+        return cls(policy, QueueTree.of(policy), nodes, world.begins, world.begins.after(lasts), idle=idle)
 
     def follow(self, moment: Moment) -> None:
         """One more round."""

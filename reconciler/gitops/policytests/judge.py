@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from reconciler.documents.policy_test import Must, PolicyTest, Statement
+from reconciler.documents.policy_test import GivenJob, Must, PolicyTest, Statement
 from reconciler.gitops.policytests.course import Course, Held, Story, duration_text
+from reconciler.gitops.policytests.idleness import warning_of
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName, TaskPlacement
 from solver.plan.plan import Departs, Evict, Inadmissible, Moves, Shrink, Waits, Yields
@@ -184,6 +185,31 @@ def _keep(statement: Statement, story: Story, course: Course, _: PolicyTest) -> 
     return None
 
 
+def _be_warned(statement: Statement, story: Story, course: Course, test: PolicyTest) -> _Said | None:
+    found, name = warning_of(story, _given(story, test), course), story.job.name
+    if isinstance(found, str):
+        return _Said(f"{name} is not warned: {found}")
+    said = f"{name} is warned at {course.since_begin(found.at)} by IdlePolicy {found.policy.name}"
+    started = story.starts[0][0] if story.starts else story.job.started_at
+    if statement.within is not None and started is not None and found.at > started.after(statement.within):
+        return _Said(f"{said}; within {statement.within} of its start was asked")
+    if statement.action not in (None, found.policy.action):
+        return _Said(f"{said}, and {found.policy.action} follows; {statement.action} was asked")
+    return None
+
+
+def _not_be_warned(_: Statement, story: Story, course: Course, test: PolicyTest) -> _Said | None:
+    found = warning_of(story, _given(story, test), course)
+    if isinstance(found, str):
+        return None
+    by = f"IdlePolicy {found.policy.name}, {found.policy.origin}"
+    return _Said(f"{story.job.name} is warned at {course.since_begin(found.at)} ({by})")
+
+
+def _given(story: Story, test: PolicyTest) -> GivenJob:
+    return next(job for job in test.given.jobs if story.job.name in job.names)
+
+
 _JUDGES: dict[Must, Callable[[Statement, Story, Course, PolicyTest], _Said | None]] = {
     "start": _start,
     "wait": _wait,
@@ -192,6 +218,8 @@ _JUDGES: dict[Must, Callable[[Statement, Story, Course, PolicyTest], _Said | Non
     "leave": _leave,
     "shrink": _shrink,
     "keep": _keep,
+    "be-warned": _be_warned,
+    "not-be-warned": _not_be_warned,
 }
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.gitops.review.devices import device_changes, fragments, rack_uses, stranded_jobs
 from reconciler.gitops.review.guardrails import breaches_of
+from reconciler.gitops.review.idle import idle_catches
 from reconciler.gitops.review.jobs import job_changes, unrestartable_jobs
 from reconciler.gitops.review.meaning import document_changes, meaning_of
 from reconciler.gitops.review.queues import converging_limits, queue_changes, queue_waits
@@ -42,6 +43,7 @@ def review(snapshot: Snapshot, base: ReviewSide, head: ReviewSide, optimiser: Op
         stranded=tuple(stranded_jobs(snapshot, before, after)),
         unrestartable=tuple(unrestartable_jobs(snapshot, before, after)),
         racks=tuple(rack_uses(before, after)),
+        idle=tuple(idle_catches(snapshot, base.compiled, head.compiled)),
     )
     there = (before.snapshot.nodes, after.snapshot.nodes) if snapshot.inventory == "reported" else None
     return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found, there))

@@ -75,6 +75,8 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
     documents |= {f"RetryPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.retry}
     documents |= {f"AlertPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.alerts}
     documents |= {f"RateCard {known.name}": flat(to_builtins(known)) for known in compiled.operations.rates}
+    documents |= {f"IdlePolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.idle}
+    documents |= {f"Budget {known.name}": flat(to_builtins(known)) for known in compiled.operations.budgets}
     documents |= {f"PriorityClass {known.name}": flat(to_builtins(known)) for known in policy.priority_classes}
     documents["SchedulingPolicy"] = flat(to_builtins(policy.scheduling))
     for kind, only in _ONE_OF_A_KIND.items():

@@ -86,11 +86,12 @@ class PodSite:
         """Go on with what was begun."""
         return await self.plane.hands.go_on(look.sight, look.policy) if self.plane.hands else 0
 
-    def observe(self, look: PodLook) -> Snapshot:
+    def observe(self, look: PodLook) -> tuple[Snapshot, Policy]:
         """Join what the watches show with what no object says."""
         memory = self.plane.handed.memory
         memory.look(self._epoch, look.sight)
-        return snapshot_from(self.clock.now(), look.sight, look.policy, look.interventions, memory.remembered())
+        found = snapshot_from(self.clock.now(), look.sight, look.policy, look.interventions, memory.remembered())
+        return found, look.policy
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the state folder's store."""

@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.lifecycle.jobs.states import by_job, standing_of
+from reconciler.model.budget import BudgetStanding
 from reconciler.model.clock import Clock
 from reconciler.model.failure import Failure
 from reconciler.model.job_groups import Batch, GroupRecord, Submission, Tally
@@ -243,6 +244,7 @@ class SeenPlane:
     interventions: Interventions
     health: NodeHealths
     terminals: Terminals = NO_TERMINALS
+    budgets: Callable[[], Sequence[BudgetStanding]] = tuple
 
 
 def _elsewhere(wanted: str, fix: str) -> NoReturn:

@@ -9,7 +9,8 @@ from functools import cached_property
 from reconciler.lifecycle.jobs.backend_reports import AttemptReport
 from reconciler.lifecycle.jobs.device_readiness import UNKNOWN, DeviceReadiness
 from reconciler.lifecycle.jobs.evidence import NO_EVIDENCE, Evidence
-from reconciler.lifecycle.jobs.idleness import activity_of, is_idle
+from reconciler.lifecycle.jobs.idle_rules import RunningTasks, limit_is_over
+from reconciler.lifecycle.jobs.idleness import activity_of
 from reconciler.model.failure import Failure
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Activity
@@ -120,9 +121,16 @@ class ClaimContext:
     @property
     def idle_limit_reached(self) -> bool:
         """It has done nothing for as long as it may."""
-        limit = self.claim.idle_limit
-        activity = None if limit is None else self.activity
-        return limit is not None and activity is not None and is_idle(activity, limit, self.now)
+        running = self.running
+        return running is not None and limit_is_over(running)
+
+    @property
+    def running(self) -> RunningTasks | None:
+        """What is judged of a gang that runs; None: it does not run yet."""
+        since = self.claim.running_since
+        if since is None:
+            return None
+        return RunningTasks(self.record, self.claim, self.staying, self.stays, since, self.now)
 
     @property
     def unwatched(self) -> bool:

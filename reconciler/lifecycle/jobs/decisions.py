@@ -23,6 +23,7 @@ from reconciler.lifecycle.jobs.failures import (
     settle_failure,
 )
 from reconciler.lifecycle.jobs.gang_stop import STOP_GRACE, asked_by_people, resent, retold, settle_stop
+from reconciler.lifecycle.jobs.idle_rules import by_policy, culled_words, settle_idle
 from reconciler.lifecycle.jobs.orders import warning_of
 from reconciler.lifecycle.jobs.replicas import settle_replicas
 from reconciler.lifecycle.jobs.settlements import (
@@ -40,6 +41,7 @@ from reconciler.lifecycle.jobs.settlements import (
     Send,
     Settlement,
     Succeed,
+    SuspendIdle,
     TimeOut,
     leads_to,
 )
@@ -90,7 +92,7 @@ def settle(holding: ClaimContext) -> tuple[Settlement, ...]:
     if ended is not None:
         return (ended, *done)
     if holding.sent_back and not holding.record.cancel_requested_by:
-        return done
+        return (*_kept_from_claiming_back(holding), *done)
     if not holding.is_service and holding.ended_well:
         return (Succeed(job, holding.stays.launched_by(holding.record.spec)), *done)
     # Peers of a gang that is being stopped often die of each other's end: that is not a failure of the job.
@@ -104,13 +106,22 @@ def settle(holding: ClaimContext) -> tuple[Settlement, ...]:
     return (AskToStop(job, attempt, "its tasks were stopped from outside"),)
 
 
+def _kept_from_claiming_back(holding: ClaimContext) -> tuple[Settlement, ...]:
+    """A job from which others took what it had lent waits until it is resumed: else it would claim its guarantee at once."""
+    claim, mark = holding.claim, holding.claim.marks.idle
+    if mark is None or mark.lent_at is None or holding.stop is None or not holding.stop.evicts:
+        return ()
+    cause = "others took what it had lent, since it did nothing"
+    return (SuspendIdle(claim.job, claim.attempt, by_policy(mark.policy), cause),)
+
+
 def _ended_by_limit(holding: ClaimContext) -> Settlement | None:
     """How it ended, if that is because a wait was over. What ends well when told to stop has not done its work."""
-    job, limit, idle_limit = holding.claim.job, holding.claim.time_limit, holding.claim.idle_limit
+    job, limit = holding.claim.job, holding.claim.time_limit
     if limit is not None and holding.timed_out:
         return after_time_limit(holding, TimeOut(job, limit))
-    if idle_limit is not None and holding.culled:
-        return Cull(job, idle_limit)
+    if holding.culled:
+        return Cull(job, culled_words(holding.claim))
     return after_stuck(holding) if holding.ended_stuck else None
 
 
@@ -144,8 +155,14 @@ def _settle_live(holding: ClaimContext) -> tuple[Settlement, ...]:
         *_settle_growth(holding),
         *_settle_shrink(holding),
         # One after the other: each takes the place of what was remembered before.
-        *(_settle_warning(holding) or settle_stuck(holding)),
+        *(_settle_warning(holding) or settle_stuck(holding) or _settle_idle(holding)),
     )
+
+
+def _settle_idle(holding: ClaimContext) -> tuple[Settlement, ...]:
+    """What an IdlePolicy says of a gang that does nothing; () where that is not judged now."""
+    facts, running = holding.evidence.idle, holding.running
+    return settle_idle(running, facts) if facts is not None and running is not None else ()
 
 
 def _ask_by_limit(holding: ClaimContext) -> AskToStop | None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from reconciler.lifecycle.interventions.effects import HeldByHand
+from reconciler.lifecycle.jobs.budget_holds import BudgetSpent
 from reconciler.lifecycle.jobs.dependencies import Depends, unmet
 from reconciler.lifecycle.jobs.throttle import Throttled, throttled_elements
 from reconciler.model.failure import FailureKind
@@ -45,7 +46,7 @@ class Retrying(Document, frozen=True, tag_field="block", tag="retrying"):
         return f"attempt {self.attempt} ended by {self.kind}; it is tried again at {self.until}"
 
 
-Block = Suspended | Retrying | Unread | Depends | Throttled | HeldByHand
+Block = Suspended | Retrying | Unread | Depends | Throttled | HeldByHand | BudgetSpent
 
 
 def blocks(
@@ -54,12 +55,12 @@ def blocks(
     holding: Collection[JobName],
     tallies: Mapping[JobName, Tally],
     unread: Mapping[JobName, int] = MappingProxyType({}),
-    held: Mapping[JobName, HeldByHand] = MappingProxyType({}),
+    held: Mapping[JobName, HeldByHand | BudgetSpent] = MappingProxyType({}),
 ) -> dict[JobName, Block]:
     """What holds back each live job that may not begin now. One that is `holding` devices is not among those that begin.
 
     `tallies`: what has become of all that jobs depend on. `unread`: the steps of checkpoints that are still to be read again.
-    `held`: those that a user keeps from beginning for a while.
+    `held`: those that a user, or a budget that is spent, keeps from beginning for a while.
     """
     records = tuple(records)
     found = {
@@ -73,7 +74,7 @@ def _blocks_of(
     now: Instant,
     tallies: Mapping[JobName, Tally],
     unread: Mapping[JobName, int],
-    held: Mapping[JobName, HeldByHand],
+    held: Mapping[JobName, HeldByHand | BudgetSpent],
 ) -> Iterator[Block]:
     """The one that will last longest first: it is what the job's owner is told."""
     if record.outcome is not None:

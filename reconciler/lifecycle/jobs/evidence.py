@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.checkpoints.save_status import NOTHING_SAVED, SaveStatus
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.lifecycle.jobs.idle_rules import IdleFacts
 from reconciler.lifecycle.jobs.tail import last_lines
 from reconciler.model.job_record import JobRecord
 from reconciler.model.task_log import Logs
@@ -20,6 +21,7 @@ from solver.model.cluster import Node
 class Evidence:
     """`saving`: which job may save its work now, and which have.
 
+    `idle` None: it is not judged whether jobs do nothing.
     `tails`: the last lines of the log of the first task of an attempt that failed, where its failure is still to be judged.
     """
 
@@ -27,6 +29,7 @@ class Evidence:
     nodes: tuple[Node, ...]
     tails: Mapping[AttemptKey, str]
     saving: SaveStatus = NOTHING_SAVED
+    idle: IdleFacts | None = None
 
 
 NO_EVIDENCE = Evidence(Operations(), (), {})

@@ -24,9 +24,9 @@ def outcome_of(end: End, now: Instant, logs: Logs) -> JobOutcome:
             return JobOutcome("failed", now, message=f"it ran longer than its time limit of {limit}")
         case GiveUp(_, told):
             return JobOutcome("failed", now, message=told)
-        case Cull(_, limit):
+        case Cull(_, told):
             # Nothing went wrong: its user has lost nothing but what others now use.
-            return JobOutcome("cancelled", now, message=f"it was idle for longer than its idle limit of {limit}")
+            return JobOutcome("cancelled", now, message=told)
         case Abandon(_, unmet, became):
             message = f"dependency {unmet} can't come true any more: {became}"
             return JobOutcome("cancelled", now, message=message, unmet=unmet)

@@ -69,10 +69,20 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Cull:
-    """The gang was stopped because it had done nothing for as long as it may."""
+    """The gang was stopped because it had done nothing for as long as it may; `told`: that, in words."""
 
     job: JobName
-    limit: Duration
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendIdle:
+    """The gang does nothing, and shall wait until it is resumed: `by` an IdlePolicy, because of `cause`."""
+
+    job: JobName
+    attempt: int
+    by: str
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +230,7 @@ Settlement = (
     | Retry
     | End
     | RecordMarks
+    | SuspendIdle
     | GiveBack
     | ForgetAttempt
     | Send

@@ -107,9 +107,9 @@ class OrderHandler:
         """Minutes of the GPUs' use after a number, and the number to ask with next; none for one that does not ask for any."""
         return self._minutes(number) if self._asked_to_sample else ((), number)
 
-    def devices_in_use(self) -> frozenset[DeviceId]:
-        """Those of tasks that run or will. Raises StateFolderError."""
-        return self._backend.devices_in_use()
+    def devices_at_work(self) -> frozenset[DeviceId]:
+        """GPUs that are busy, if they are simulated. Raises StateFolderError."""
+        return self._backend.devices_at_work()
 
     def do(self, order: ToBeDone) -> Answer:
         """Do as told, unless a newer leader is known."""

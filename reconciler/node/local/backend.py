@@ -25,6 +25,7 @@ from reconciler.node.local.attempts import (
 )
 from reconciler.node.local.cleanup import GpuCleanup, unhealthy, whole_gpus
 from reconciler.node.local.disk import disk_errors_explained
+from reconciler.node.local.environment import SIMULATED_GPUS
 from reconciler.node.local.folders import StateFolders, stop_file, task_folder_name
 from reconciler.node.local.gangfile import write_gang
 from reconciler.node.local.gpus import DeclaredGpus, NodeGpus
@@ -161,10 +162,15 @@ class LocalBackend:
                         return b""
         raise KeyError(f"no task {group}/{index} in attempt {attempt} of job {job}")
 
-    def devices_in_use(self) -> frozenset[DeviceId]:
-        """Those of tasks that run or will. Raises StateFolderError."""
+    def devices_at_work(self) -> frozenset[DeviceId]:
+        """Those of tasks that run or will, unless their environment leaves simulated GPUs idle. Raises StateFolderError."""
         with self._one_at_a_time, disk_errors_explained(self._folders.root):
-            return frozenset(device for life in self._alive() for device in life.task.devices)
+            return frozenset(
+                device
+                for life in self._alive()
+                if life.accepted.order.spec.env.get(SIMULATED_GPUS) != "idle"
+                for device in life.task.devices
+            )
 
     def is_beginning(self, job: JobName, attempt: int, span: Duration) -> bool:
         """Whether a task of an attempt is yet to begin here, or has begun within `span`. Raises StateFolderError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from reconciler.node.local.attempts import in_rank_order
 from reconciler.node.local.folders import task_folder_name
@@ -22,6 +23,9 @@ _MIB = 2**20
 
 _WITH_TERMINAL = {"TERM": "xterm-256color"}
 """What nearly every terminal of today understands; `quorate submit --pty` says which one it is."""
+
+SIMULATED_GPUS: Final = "SIMULATED_GPUS"
+"""A variable of jobs by which GPUs that are simulated do nothing, if it is `idle`: to see what a policy makes of that."""
 
 IDLE = ("sleep", "infinity")
 """What a task does that has no command, until it is stopped."""

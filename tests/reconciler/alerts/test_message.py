@@ -114,6 +114,10 @@ def test_a_receiver_can_verify_what_came() -> None:
         (Event(NOW, "suspend-asked", "j", "", "ada", "running"), None),
         (Event(NOW, "withdrawn", "j", "", "l", "suspended"), None),
         (Event(NOW, "running", "j", "", "l", "running"), "started"),
+        (Event(NOW, "idle", "j", "", "l", attempt=1), "idle"),
+        (Event(NOW, "lent", "j", "", "l", attempt=1), "idle"),
+        (Event(NOW, "idle-over", "j", "", "l", attempt=1), None),
+        (Event(NOW, "budget", "budget:daily", "", "l", attempt=80), "budget"),
         (Event(NOW, "alert-given-up", "ops/chat", "", "l"), None),
     ],
 )

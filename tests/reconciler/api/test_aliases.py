@@ -179,7 +179,7 @@ def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
     hidden = {"name", "user", "spec", "held_by"}
     carried = {"submitted_at", "phase", "attempt", "started_at", "placement", "time_limit", "evicted_at"}
     # A namespace is carried as queues are: a change of what they list is planned by its name.
-    carried |= {"served_gpu_ms", "boosted", "saved_at", "leaves", "namespace"}
+    carried |= {"served_gpu_ms", "boosted", "saved_at", "leaves", "namespace", "quiet"}
     assert set(Job.__struct_fields__) == hidden | carried
     left_out_or_hidden = {"command", "env", "secrets", "container", "depends_on", "array", "data"}
     assert set(JobSpec.__struct_fields__) - left_out_or_hidden == {

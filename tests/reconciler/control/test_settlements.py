@@ -276,7 +276,10 @@ def test_the_time_limit_comes_before_the_idle_limit() -> None:
 
 @pytest.mark.parametrize("state", ["stopped", "failed", "succeeded", "lost"])
 def test_however_tasks_end_once_told_their_idleness_is_why(state: TaskState) -> None:
-    assert idle(task(0, state), task(1, state), stop=CULL) == (Cull(JOB, LIMIT), *END)
+    assert idle(task(0, state), task(1, state), stop=CULL) == (
+        Cull(JOB, f"it was idle for longer than its idle limit of {LIMIT}"),
+        *END,
+    )
 
 
 def test_what_had_failed_before_it_was_asked_to_stop_has_failed() -> None:

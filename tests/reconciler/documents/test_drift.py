@@ -19,9 +19,11 @@ from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.schemas import KINDS, Schema, resolve_reference, schema_of
 from reconciler.documents.topology import TopologySpec
 from reconciler.gitops.policytests.conduct import PolicyTestReport
+from reconciler.model.budget import GpuBudget
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.envelope import SavedPlan
 from reconciler.model.health_policy import HealthPolicy
+from reconciler.model.idle_policy import IdlePolicy
 from reconciler.model.pipelines import PipelineSpec
 from reconciler.model.rate_card import Price, RateCard
 from reconciler.model.retry_policy import RetryPolicy
@@ -51,6 +53,8 @@ INTERNAL = {
     AlertPolicy: {"name", "origin"},
     HealthPolicy: {"origin"},
     RateCard: {"name", "origin"},
+    IdlePolicy: {"name", "origin"},
+    GpuBudget: {"name", "origin"},
     PolicyTest: {"name", "origin"},
 }
 INTERNAL_IN_LISTS = {
@@ -92,6 +96,8 @@ SPECS = {
     "AlertPolicy": AlertPolicy,
     "HealthPolicy": HealthPolicy,
     "RateCard": RateCard,
+    "IdlePolicy": IdlePolicy,
+    "Budget": GpuBudget,
     "PolicyTest": PolicyTest,
     "NodePool": NodePoolSpec,
     "Topology": TopologySpec,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import structlog
@@ -12,10 +12,13 @@ from structlog.testing import capture_logs
 from reconciler.api.payloads import Condition
 from reconciler.control.control import NoPolicyError, PolicyInForce
 from reconciler.control.metrics import Metrics
+from reconciler.documents.operations import Operations
 from reconciler.kubernetes.client.kind_watch import WatchState
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.watch_status import followed_in, say_what_is_behind
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
+from reconciler.model.budget import BudgetPeriod, GpuBudget
+from reconciler.model.idle_policy import IdleEvidence, IdlePolicy
 from reconciler.model.watch_status import BEHIND_S, FollowedFigures, FollowedKind
 from reconciler.server.kubernetes_status import KubernetesStatus
 from solver.model.quantities import Duration, Instant
@@ -42,14 +45,18 @@ class Kinds:
         return followed_in(cast("ClusterCache", self))
 
 
+NOTHING = Operations()
+
+
 class Policies:
-    def __init__(self, policy: Policy | None) -> None:
+    def __init__(self, policy: Policy | None, operations: Operations = NOTHING) -> None:
         self.policy = policy
+        self.operations = operations
 
     def current(self) -> PolicyInForce:
         if self.policy is None:
             raise NoPolicyError("none yet")
-        return PolicyInForce("1", self.policy, (), cast("Any", None))
+        return PolicyInForce("1", self.policy, (), self.operations)
 
 
 def conditions(policy: Policy | None, *looks: WatchState) -> list[Condition]:
@@ -113,4 +120,17 @@ def test_figures_are_read_at_each_scrape_without_what_is_not_there() -> None:
         'quorate_followed_silent_seconds{kind="pods"} 200.0',
         'quorate_followed_breaks_total{kind="pods"} 2.0',
         'quorate_followed_behind{kind="pods"} 1.0',
+    ]
+
+
+def test_status_says_that_nobody_keeps_idle_policies_and_budgets_there() -> None:
+    operations = Operations(
+        idle=(IdlePolicy("hoarding", IdleEvidence()),),
+        budgets=(GpuBudget("daily", BudgetPeriod("day", "UTC"), user="ada", gpu_hours=1),),
+    )
+    kinds = Kinds(pods(1)).followed
+    _, *said = KubernetesStatus(kinds, Policies(policy_of(()), operations)).conditions()
+    assert [(one.reason, one.message) for one in said] == [
+        ("IdlePolicies", "it is not seen what pods do: the IdlePolicies hoarding warn no job"),
+        ("Budgets", "what pods held is not on record: the Budgets daily hold no job back"),
     ]

@@ -239,3 +239,41 @@ def test_a_plan_that_breaks_a_rule_fails_as_a_bug(monkeypatch: pytest.MonkeyPatc
 def test_the_same_test_ends_the_same() -> None:
     first, second = (conducted(BORROWED, "must: stay", lasts="1h") for _ in range(2))
     assert first == second
+
+
+IDLE_POLICY = (
+    "apiVersion: quorate.dev/v1\nkind: IdlePolicy\nmetadata: {name: hoarding}\n"
+    "spec: {queues: [a], idleWhen: {gpuActivity: {below: 5, for: 30m}}, action: lend, "
+    "exempt: [{jobs: [spared], until: 2026-01-05T01:30:00Z, reason: moves data}]}\n"
+)
+IDLE_JOBS = """[
+  {name: idle, queue: a, gpus: 1, gpuTypes: [H100], gpuActivity: 2},
+  {name: busy, queue: a, gpus: 1, gpuTypes: [H100], gpuActivity: 60},
+  {name: other, queue: b, gpus: 1, gpuTypes: [H100], gpuActivity: 0},
+  {name: short, queue: a, gpus: 1, gpuTypes: [H100], gpuActivity: 0, runsFor: 20m},
+  {name: spared, queue: a, gpus: 1, gpuTypes: [H100], gpuActivity: 0},
+  {name: silent, queue: a, gpus: 1, gpuTypes: [H100]}]"""
+
+
+def test_whom_an_idle_policy_warns() -> None:
+    policy = POLICY | {"policies/idle.yaml": IDLE_POLICY}
+    holds = (
+        "job: idle, must: be-warned, within: 30m, action: lend",
+        *(f"job: {name}, must: not-be-warned" for name in ("busy", "other", "short", "silent")),
+        "job: spared, must: be-warned, within: 2h",
+    )
+    assert conducted(IDLE_JOBS, *holds, lasts="3h", policy=policy).failures == ()
+    by = "by IdlePolicy hoarding"
+    broken = {
+        "job: idle, must: not-be-warned": "idle is warned at 30m (IdlePolicy hoarding, policies/idle.yaml:3)",
+        "job: idle, must: be-warned, within: 10m": f"idle is warned at 30m {by}; within 10m of its start was asked",
+        "job: idle, must: be-warned, action: end": f"idle is warned at 30m {by}, and lend follows; end was asked",
+        "job: busy, must: be-warned": "busy is not warned: its GPUs are 60 % active, and IdlePolicy hoarding warns below 5 %",
+        "job: other, must: be-warned": "other is not warned: no IdlePolicy is for it",
+        "job: short, must: be-warned": "short is not warned: it would be warned at 30m, and does not run for so long in the test",
+        "job: silent, must: be-warned": "silent is not warned: the test does not say how active its GPUs are, "
+        "and what is not known is never idle",
+        "job: spared, must: be-warned, within: 30m": f"spared is warned at 1h30m {by}; within 30m of its start was asked",
+    }
+    found = conducted(IDLE_JOBS, *broken, lasts="3h", policy=policy)
+    assert [failure.message for failure in found.failures] == list(broken.values())
