@@ -184,8 +184,8 @@ def _enter(folder: str, node: str) -> None:
         os.chdir(folder)
     except OSError as error:
         raise UndeliverableError(
-            f"can't begin in {folder} on node {node} as user {os.getuid()}: {error.strerror}. Have the folder on that node and open to "
-            "that user, or submit the job with another one: --chdir DIR, or --chdir none for an empty folder of its own"
+            f"can't begin in {folder} on node {node} as user {os.getuid()}: {error.strerror}. Have it there, open to that user, "
+            "or submit the job with another workingDirectory (--chdir DIR; --chdir none: an empty folder of its own)"
         ) from None
 
 

@@ -175,7 +175,7 @@ def test_a_job_in_a_file_begins_where_the_file_says(quorate: Quorate, site: Site
     Path(job_file).write_text(f"{JOB}  workingDirectory: data/run\n")
     ran = quorate("submit", "-f", job_file, "--name", "other")
     problem = (
-        "spec.workingDirectory: 'data/run' is not a full path that begins with /\n  Write it like /home/ada/vision."
+        "spec.workingDirectory: 'data/run' is not a full path that begins with /\n  Write it like /data/ada/vision."
     )
     assert (ran.exit_code, problem in ran.err) == (1, True)
 
