@@ -79,7 +79,7 @@ class _SubmitCommand(click.Command):
 @click.option(
     "--chdir",
     metavar="DIR",
-    help="The folder of its node in which every task begins; none: an empty one of its own. Default: this folder; with --image none.",
+    help="The folder in which every task begins; none: an empty one of its own. Default: this folder; with --image none.",
 )
 @click.option("--array", metavar="INDICES[%N]", help="Submit it once for each index, like 0-99; %10 runs 10 at a time.")
 @click.option(

@@ -73,7 +73,7 @@ def test_it_sees_its_image_its_folder_and_nothing_of_the_host(world: LocalWorld)
 
 
 def test_it_begins_in_a_folder_of_its_image(world: LocalWorld) -> None:
-    folder = run(world, 'pwd; touch "$HOME/proof" && echo wrote', begins_in="/tmp")  # noqa: S108  (that of the image)
+    folder = run(world, 'pwd; touch "$HOME/proof" && echo wrote', begins_in="/tmp")
     until(world, "succeeded")
     assert log(world) == "/tmp\nwrote\n"
     assert (folder / "work/proof").exists()
