@@ -104,10 +104,11 @@ def folder_here(named: str = "") -> str:
     """The whole path of a folder that is named from this one; "": of this one. Raises CommandFailedError."""
     try:
         folder = str(Path.cwd() / named)
-        folder.encode()
     except OSError as error:
         fix = "Go to a folder that is there, and submit it again."
         raise CommandFailedError("the folder that you are in is gone", fix=fix) from error
+    try:
+        folder.encode()
     except UnicodeEncodeError as error:
         fix = "Say --chdir DIR with another one, or --chdir none for an empty folder of each task's own."
         raise CommandFailedError("the name of this folder is not UTF-8", place=ascii(folder), fix=fix) from error
