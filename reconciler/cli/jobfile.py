@@ -122,7 +122,7 @@ class ShortForm:
         }
 
     def _folder(self, of_script: str = "") -> str:
-        """As --chdir says, else the script, else here; "": each task in a folder of its own, as in a container, which lacks this."""
+        """As --chdir says, else the script, else here; "": each task in its own, as in a container, which does not have this."""
         if self.chdir is not None:
             return "" if self.chdir == _OWN_FOLDER else folder_here(self.chdir)
         return of_script or ("" if self.image is not None else folder_here())
