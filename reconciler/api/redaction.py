@@ -38,9 +38,11 @@ def bare_failure(failure: Failure) -> Failure:
 
 
 def bare_spec(spec: JobSpec) -> JobSpec:
-    """Without commands, environment, image, and what secrets there are."""
+    """Without commands, the folder they run in, environment, image, and what secrets there are."""
     groups = tuple(msgspec.structs.replace(group, command=()) for group in spec.task_groups)
-    return msgspec.structs.replace(spec, task_groups=groups, command=(), env={}, secrets=(), container=None)
+    return msgspec.structs.replace(
+        spec, task_groups=groups, command=(), working_directory="", env={}, secrets=(), container=None
+    )
 
 
 def bare_outcome(outcome: JobOutcome) -> JobOutcome:

@@ -149,6 +149,8 @@ def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
     if spec.container:
         options = ", read-only" if spec.container.read_only else ""
         yield "Container", f"{spec.container.image}, network {spec.container.network}{options}"
+    if spec.working_directory:
+        yield "Folder", spec.working_directory
     if spec.env:
         yield "Environment", ", ".join(sorted(spec.env))
     if spec.secrets:

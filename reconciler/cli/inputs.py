@@ -100,6 +100,21 @@ def unreadable(error: OSError, path: Path) -> CommandFailedError:
     return CommandFailedError(error.strerror or str(error), place=str(error.filename or path))
 
 
+def folder_here(named: str = "") -> str:
+    """The whole path of a folder that is named from this one; "": of this one. Raises CommandFailedError."""
+    try:
+        folder = str(Path.cwd() / named)
+    except OSError as error:
+        fix = "Go to a folder that is there, and submit it again."
+        raise CommandFailedError("the folder that you are in is gone", fix=fix) from error
+    try:
+        folder.encode()
+    except UnicodeEncodeError as error:
+        fix = "Say --chdir DIR with another one, or --chdir none for an empty folder of each task's own."
+        raise CommandFailedError("the name of this folder is not UTF-8", place=ascii(folder), fix=fix) from error
+    return folder
+
+
 def policy_files(path: Path) -> Files:
     """The files of such a policy. Raises OSError, CommandFailedError."""
     if (path / "policies").is_dir():

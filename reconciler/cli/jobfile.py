@@ -13,7 +13,7 @@ import msgspec
 
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.generated_names import made_up_name
-from reconciler.cli.inputs import invalid, unreadable
+from reconciler.cli.inputs import folder_here, invalid, unreadable
 from reconciler.cli.output import CommandFailedError
 from reconciler.documents.job import NamedJob, read_job
 from reconciler.documents.pipeline import read_submission
@@ -27,6 +27,9 @@ Submission = NamedJob | NamedPipeline
 
 _GROUP = "worker"
 """The one task group of a job in the short form."""
+
+_OWN_FOLDER = "none"
+"""What --chdir says for the folder of its own that each task has; a folder of that name is ./none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class ShortForm:
     array: str | None
     depends_on: tuple[str, ...]
     pty: bool | None
+    chdir: str | None
     command: tuple[str, ...]
 
     @property
@@ -70,7 +74,9 @@ class ShortForm:
         if self.pty:
             raise click.UsageError("--pty is for -- COMMAND: a script runs without a terminal")
         own = _given({**self._wishes(), "queue": queue})
-        spec = {**document["spec"], **own, "env": {**document["spec"]["env"], **self._env()}}
+        folder = self._folder(document["spec"].get("workingDirectory", ""))
+        env = {**document["spec"]["env"], **self._env()}
+        spec = _given({**document["spec"], **own, "env": env, "workingDirectory": folder})
         for field, wanted in (("gpuTypes", self.types), ("nodeLabels", self.node_labels)):
             if wanted:
                 spec["taskGroups"][0]["shape"][field] = list(wanted)
@@ -93,6 +99,7 @@ class ShortForm:
                 {"name": _GROUP, "replicas": 1 if self.tasks is None else self.tasks, "shape": _given(shape)}
             ],
             "command": list(self.command),
+            **_given({"workingDirectory": self._folder()}),
             "env": self._env(),
             **({"type": "interactive", "terminal": True} if self.pty else {}),
         }
@@ -113,6 +120,12 @@ class ShortForm:
                 for variable, written in _pairs(self.secret, "--secret", "VARIABLE=SECRET[/KEY]")
             ],
         }
+
+    def _folder(self, of_script: str = "") -> str:
+        """As --chdir says, else the script, else here; "": each task in its own, as in a container, which does not have this."""
+        if self.chdir is not None:
+            return "" if self.chdir == _OWN_FOLDER else folder_here(self.chdir)
+        return of_script or ("" if self.image is not None else folder_here())
 
     def _env(self) -> dict[str, str]:
         own = {"TERM": os.environ["TERM"]} if self.pty and "TERM" in os.environ else {}

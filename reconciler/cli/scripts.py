@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from reconciler.cli.exits import ExitCode
-from reconciler.cli.inputs import unreadable
+from reconciler.cli.inputs import folder_here, unreadable
 from reconciler.cli.output import CommandFailedError, printable
 from reconciler.documents.slurm.directives import IgnoredDirective, ScriptError, has_directives
 from reconciler.documents.slurm.job import Submitter, job_of
@@ -43,7 +43,7 @@ def why_no_script(path: str) -> str:
 def document_of(path: str, arguments: Sequence[str], strict: bool) -> dict[str, Any]:
     """The Job document that a script asks for; with `strict`, nothing of it may be passed over."""
     try:
-        batch = job_of(_text(path), path, arguments, Submitter(str(Path.cwd()), os.environ))
+        batch = job_of(_text(path), path, arguments, Submitter(folder_here(), os.environ))
     except ScriptError as error:
         raise CommandFailedError(str(error), place=f"{path}:{error.line}", fix=error.fix) from error
     except OSError as error:

@@ -76,6 +76,11 @@ class _SubmitCommand(click.Command):
     help="A variable of every task that has the value of a secret of the queue; repeatable.",
 )
 @click.option("--image", help="The image in which every task runs, in a container; NAME@sha256:... is best.")
+@click.option(
+    "--chdir",
+    metavar="DIR",
+    help="The folder in which every task begins; none: an empty one of its own. Default: this folder; with --image none.",
+)
 @click.option("--array", metavar="INDICES[%N]", help="Submit it once for each index, like 0-99; %10 runs 10 at a time.")
 @click.option(
     "--depends-on",

@@ -162,6 +162,7 @@ def _become_command(task: dict[str, Any], wait_end: int, shown: Terminal | Outpu
             environment = {**task["environment"], **given}
             os.chdir(WORK)
             become(task["account"])
+            _enter(task["workingDirectory"], environment["QUORATE_NODE"])
         os.execvpe(command[0], command, environment)  # noqa: S606  (running it is what this is for)
     except FileNotFoundError:
         code = COMMAND_NOT_FOUND
@@ -173,6 +174,19 @@ def _become_command(task: dict[str, Any], wait_end: int, shown: Terminal | Outpu
         _say(f"can't run {command[0]!r}: {error}")
     finally:
         os._exit(code)
+
+
+def _enter(folder: str, node: str) -> None:
+    """Go to where the job wants to begin, by the rights of its account; "": it stays where it is. Raises UndeliverableError."""
+    if not folder:
+        return
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise UndeliverableError(
+            f"can't begin in {folder} on node {node} as user {os.getuid()}: {error.strerror}. Have it there, open to that user, "
+            "or submit the job with another workingDirectory (--chdir DIR; --chdir none: an empty folder of its own)"
+        ) from None
 
 
 def _take_over_streams(shown: Terminal | Output) -> None:

@@ -5,7 +5,8 @@ A supervisor works in its task's folder, so the names are relative to it. What w
 - the backend: `task.json` before the supervisor starts, `leave`, `abort`, and for the whole attempt `../stop` and `../tells.json`;
 - the supervisor: `lock`, `started`, `activity`, `told`, `memory`, `exit`, `secrets`, which leads to where the files of its secrets
   lie, `request`, which is for the task, the socket `terminal` of a task that has one, and `log`, with what comes from its streams;
-- the task: `said/progress`, and whatever it likes in `work`, which is where it starts.
+- the task: `said/progress`, and whatever it likes in `work`, which is where it starts unless its job
+  names another folder.
 """
 
 from __future__ import annotations

@@ -187,7 +187,8 @@ class JobSpec(Document, frozen=True):
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
     `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
     what its class says. Rounds read none of `depends_on` (what must wait for others is not shown to them), `array` (submitted as
-    its elements), `retry_policy` (a name), `secrets`, `time_limit_warning`, `stuck`, `container`, and `terminal` (of its one task).
+    its elements), `retry_policy` (a name), `secrets`, `time_limit_warning`, `stuck`, `container`, `working_directory`
+    (an absolute path, in which tasks begin; "": each in a folder of its own), and `terminal` (of its one task).
     """
 
     queue: QueueName
@@ -210,6 +211,7 @@ class JobSpec(Document, frozen=True):
     stuck: Stuck | None = None
     terminal: bool = False
     container: Container | None = None
+    working_directory: str = ""
 
     def __post_init__(self) -> None:
         """Settle with how few replicas a service starts, so that every reader counts the same."""

@@ -40,7 +40,7 @@ FLAGS: Final[dict[str, Flag]] = {
     "array": Flag("a", "array"),
     "dependency": Flag("d", "dependsOn"),
     "export": Flag("", "env"),
-    "chdir": Flag("D", "command"),
+    "chdir": Flag("D", "workingDirectory"),
     "output": Flag("o", why=_LOGS),
     "error": Flag("e", why=_LOGS),
     "open-mode": Flag("", why=_LOGS),

@@ -34,7 +34,7 @@ class BatchJob(NamedTuple):
 
 
 def job_of(text: str, file: str, arguments: Sequence[str], submitter: Submitter) -> BatchJob:
-    """The job; raises ScriptError at the first line that asks for what can't be."""
+    """The job, in no folder unless the script names one; raises ScriptError at the first line that asks for what can't be."""
     if len(text.encode()) > SCRIPT_BYTES_MAX:
         fix = "Put the larger part into files that the tasks read."
         raise ScriptError(1, f"the script has more than {SCRIPT_BYTES_MAX} bytes", fix)
@@ -57,7 +57,8 @@ def job_of(text: str, file: str, arguments: Sequence[str], submitter: Submitter)
         "timeLimitWarning": said.read("signal", _warning),
         "array": said.read("array", _array),
         "dependsOn": said.read("dependency", amounts.dependencies),
-        "command": command_of(text, file, arguments, _folder(said, submitter)),
+        "command": command_of(text, file, arguments),
+        "workingDirectory": _folder(said, submitter),
         "env": {**_variables(said, called, tasks, submitter), **_exported(said, submitter)},
     }
     document = {

@@ -6,7 +6,6 @@ A few lines of shell set what Slurm would have told it, then its interpreter run
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 
 from reconciler.documents.slurm.directives import IgnoredDirective, ScriptError
@@ -59,8 +58,8 @@ _WHY = {
 }
 
 
-def command_of(text: str, file: str, arguments: Sequence[str], folder: str | None) -> list[str]:
-    """The command of every task: sh for the variables and the folder, then the script's own interpreter on its text."""
+def command_of(text: str, file: str, arguments: Sequence[str]) -> list[str]:
+    """The command of every task: sh for the variables, then the script's own interpreter on its text."""
     first, _, _ = text.partition("\n")
     words = first.removeprefix("#!").split()
     # A script that names env wants the program looked for, which is what running it by its name does.
@@ -69,8 +68,7 @@ def command_of(text: str, file: str, arguments: Sequence[str], folder: str | Non
     if not words:
         raise ScriptError(1, "the first line names no program that runs the script", "Begin it with #!/bin/bash.")
     program = words[0].rpartition("/")[2]
-    enter = f"cd -- {shlex.quote(folder)} || exit\n" if folder else ""
-    begin = ["sh", "-c", f'{_TOLD}{enter}exec "$@"', "sh", *words]
+    begin = ["sh", "-c", f'{_TOLD}exec "$@"', "sh", *words]
     if program in _SHELLS:
         return [*begin, "-c", text, file, *arguments]
     if _PYTHON.fullmatch(program):

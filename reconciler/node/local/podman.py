@@ -85,7 +85,7 @@ class Podman:
                     *self._limited(beginning.shape),
                     *_folders(beginning),
                     *_mps(environment, int(beginning.shape.memory)),
-                    f"--workdir={work}",
+                    f"--workdir={beginning.spec.working_directory or work}",
                     *(f"--device={name}" for name in devices),
                 ],
             },

@@ -71,6 +71,7 @@ class Supervisors:
         order, shape = accepted.order, group_of(accepted.order, task).shape
         content = {
             "command": command_of(order, task),
+            "workingDirectory": order.spec.working_directory,
             **self._terms.of_task(order, {**environment, **file_variables(folder, order.spec)}),
             "after": others_of(order, task),
             "terminal": order.spec.terminal,

@@ -181,7 +181,7 @@ def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
     # A namespace is carried as queues are: a change of what they list is planned by its name.
     carried |= {"served_gpu_ms", "boosted", "saved_at", "leaves", "namespace", "quiet"}
     assert set(Job.__struct_fields__) == hidden | carried
-    left_out_or_hidden = {"command", "env", "secrets", "container", "depends_on", "array", "data"}
+    left_out_or_hidden = {"command", "env", "secrets", "container", "working_directory", "depends_on", "array", "data"}
     assert set(JobSpec.__struct_fields__) - left_out_or_hidden == {
         "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type",
         "idle_limit", "retry_policy", "time_limit_warning", "stuck", "terminal",

@@ -20,9 +20,10 @@ OPEN_IN_GROUPS = {"name", "replicas", "shape", "min_replicas", "topology", "rejo
 def test_every_field_of_a_job_is_open_or_left_out() -> None:
     private = set(JobSpec.__struct_fields__) - OPEN
     private_in_groups = set(TaskGroup.__struct_fields__) - OPEN_IN_GROUPS
-    assert (private, private_in_groups) == ({"command", "env", "secrets", "container"}, {"command"}), (
-        "say in OPEN or in bare_spec who may read it"
-    )
+    assert (private, private_in_groups) == (
+        {"command", "working_directory", "env", "secrets", "container"},
+        {"command"},
+    ), "say in OPEN or in bare_spec who may read it"
 
 
 def test_what_is_left_out_is_gone() -> None:
@@ -31,6 +32,7 @@ def test_what_is_left_out_is_gone() -> None:
         QueueName("q"),
         (group,),
         command=("s3cret",),
+        working_directory="/s3cret",
         env={"s3cret": "s3cret"},
         secrets=(SecretUse("s3cret", env="X"),),
         container=Container("s3cret"),

@@ -320,6 +320,11 @@ def test_secrets_are_described_by_their_names(quorate: Quorate, site: Site) -> N
     assert (wrong.exit_code, "'../x'" in wrong.err or "'..'" in wrong.err) == (64, True)
 
 
+def test_the_folder_in_which_its_tasks_begin_is_described(quorate: Quorate) -> None:
+    quorate("submit", "--name", "placed", "--queue", "team", "--chdir", "/data/run", "--", "true")
+    assert "Folder     /data/run\n" in quorate("describe", "placed").out
+
+
 def test_an_image_is_given_by_an_option(quorate: Quorate) -> None:
     quorate("submit", "--name", "contained", "--queue", "team", "--image", "example.org/train:1", "--", "true")
     assert "Container  example.org/train:1, network host\n" in quorate("describe", "contained").out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import secrets
 import sys
@@ -110,7 +111,7 @@ def test_a_document_without_f_is_not_taken_for_a_command(quorate: Quorate, site:
 def test_a_script_that_is_none_for_sbatch_is_not_taken_for_a_command(
     quorate: Quorate, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
 ) -> None:
-    """A task begins in its own folder, and would not find it. After `--` or by its whole path it may."""
+    """It is not looked for in the folder that tasks begin in, but in PATH. After `--` or by its whole path it may be meant."""
     (tmp_path / "train.sh").write_text(text)
     monkeypatch.chdir(tmp_path)
     for options in ((), SHORT[1:]):
@@ -121,10 +122,90 @@ def test_a_script_that_is_none_for_sbatch_is_not_taken_for_a_command(
     assert quorate("submit", str(tmp_path / "train.sh"), *SHORT[1:], "--name", "other").exit_code == 0
 
 
+SCRIPT = "#!/bin/sh\n#SBATCH -p team\n{}pwd\n"
+
+BEGINS_IN = [
+    ((), "{here}"),
+    (("--chdir", "sub/folder"), "{here}/sub/folder"),
+    (("--chdir", "."), "{here}"),
+    (("--chdir", "none"), ""),
+    (("--chdir", "./none"), "{here}/none"),
+    (("--chdir", "/data/run"), "/data/run"),
+    (("--image", "example.org/train:1"), ""),
+    (("--image", "example.org/train:1", "--chdir", "/app"), "/app"),
+]
+
+
+def test_tasks_begin_in_the_folder_that_they_were_submitted_from(
+    quorate: Quorate, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.sh").write_text(SCRIPT.format(""))
+    monkeypatch.chdir(tmp_path)
+    for number, (options, folder) in enumerate(BEGINS_IN):
+        command, script = f"command-{number}", f"script-{number}"
+        assert quorate("submit", "--name", command, "--queue", "team", *options, "--", "pwd").exit_code == 0
+        assert quorate("submit", "run.sh", "--name", script, *options).exit_code == 0
+        for name in (command, script):
+            record = site.store.jobs.job(JobName(name))
+            assert record.spec.working_directory == folder.format(here=tmp_path), (name, options)
+
+
+def test_a_script_may_name_its_folder_and_an_option_another(
+    quorate: Quorate, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.sh").write_text(SCRIPT.format("#SBATCH --chdir=sub\n"))
+    monkeypatch.chdir(tmp_path)
+    options = {
+        "own": (),
+        "boxed": ("--image", "example.org/train:1"),
+        "away": ("--chdir", "/data"),
+        "out": ("--chdir", "none"),
+    }
+    for name, given in options.items():
+        assert quorate("submit", "run.sh", "--name", name, *given).exit_code == 0
+    assert {record.name: record.spec.working_directory for record in site.store.jobs.jobs()} == {
+        "own": f"{tmp_path}/sub", "boxed": f"{tmp_path}/sub", "away": "/data", "out": ""
+    }  # fmt: skip
+
+
+def test_a_job_in_a_file_begins_where_the_file_says(quorate: Quorate, site: Site, job_file: str) -> None:
+    assert quorate("submit", "-f", job_file).exit_code == 0
+    assert site.store.jobs.job(JobName("llama")).spec.working_directory == ""
+    assert "-f describes the whole job" in quorate("submit", "-f", job_file, "--chdir", "/data").err
+    Path(job_file).write_text(f"{JOB}  workingDirectory: data/run\n")
+    ran = quorate("submit", "-f", job_file, "--name", "other")
+    problem = (
+        "spec.workingDirectory: 'data/run' is not a full path that begins with /\n  Write it like /data/ada/vision."
+    )
+    assert (ran.exit_code, problem in ran.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "gone", "problem"),
+    [
+        (b"gone", True, "the folder that you are in is gone"),
+        (b"caf\xe9", False, "the name of this folder is not UTF-8"),
+    ],
+)
+def test_a_folder_that_no_job_can_name_is_said(
+    quorate: Quorate, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: bytes, gone: bool, problem: str
+) -> None:
+    here = os.path.join(os.fsencode(tmp_path), name)
+    os.mkdir(here)
+    monkeypatch.chdir(os.fsdecode(here))
+    if gone:
+        os.rmdir(here)
+    ran = quorate(*SHORT, "--", "pwd")
+    assert (ran.exit_code, ran.out, problem in ran.err) == (1, "", True)
+    assert quorate(*SHORT, "--chdir", "none", "--", "pwd").exit_code == 0
+    assert [record.name for record in site.store.jobs.jobs()] == ["short"]
+
+
 def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
     options = (
         "--gpus 2 --tasks 3 --type H100 --type A100 --class gold --cpu 8 --memory 64Gi --node-label disk=nvme "
-        "--time-limit 90m --topology required=rack --topology preferred=island --topology preferred=rack --env A=1=2 --env B="
+        "--time-limit 90m --topology required=rack --topology preferred=island --topology preferred=rack --env A=1=2 --env B= "
+        "--chdir /data/run"
     )
     assert quorate(*SHORT, *options.split(), "--", "python", "train.py", "--lr", "0.1").exit_code == 0
     assert json.loads(encode(site.store.jobs.job(JobName("short")).spec)) == {
@@ -146,6 +227,7 @@ def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
         "timeLimit": "90m",
         "topology": {"required": "rack", "preferred": ["island", "rack"]},
         "command": ["python", "train.py", "--lr", "0.1"],
+        "workingDirectory": "/data/run",
         "env": {"A": "1=2", "B": ""},
     }
 

@@ -91,6 +91,9 @@ BECOMES: list[tuple[str, str, Any]] = [
     ("", "spec.env.SLURM_SUBMIT_DIR", "/submitted/here"),
     ("", "spec.env.SLURM_JOB_PARTITION", "team"),
     ("-n 2 -n 4", f"{GROUP}.replicas", 4),
+    ("", "spec.workingDirectory", None),
+    ("-D sub", "spec.workingDirectory", "/submitted/here/sub"),
+    ("--chdir='/data/a b'", "spec.workingDirectory", "/data/a b"),
 ]
 
 
@@ -197,8 +200,7 @@ def test_the_documentation_has_every_flag_and_every_flag_is_tested() -> None:
     shorts = {flag.short: name for name, flag in FLAGS.items()}
     tried = {word for flags, _, _ in BECOMES for word in flags.split() if word.startswith("-")}
     names = {word[2:].partition("=")[0] if word.startswith("--") else shorts[word[1]] for word in tried}
-    # Where a script runs is seen by running it, below.
-    assert {name for name, flag in FLAGS.items() if flag.becomes} - names == {"chdir"}
+    assert {name for name, flag in FLAGS.items() if flag.becomes} - names == set()
 
 
 def test_directives_end_with_the_first_command() -> None:
@@ -247,13 +249,6 @@ def test_an_element_of_an_array_is_told_which() -> None:
 def test_python_runs_as_well() -> None:
     done = ran(batch(body="import sys; print(sys.argv[1:])\n", first="#!/usr/bin/env python3"))
     assert done.stdout == "['--fast']\n"
-
-
-def test_a_script_runs_where_it_says(tmp_path: Any) -> None:
-    (tmp_path / "a b").mkdir()
-    job = batch(f"-D '{tmp_path}/a b'", body="pwd\n")
-    assert ran(job).stdout == f"{tmp_path}/a b\n"
-    assert ran(batch("-D nowhere", body="pwd\n")).returncode != 0
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.lifecycle.jobs.retries import classify
 from reconciler.node.local.podman import Podman
 from reconciler.node.local.runtimes import Runtimes
 from reconciler.node.local.secrets import SecretFolder
@@ -69,6 +70,21 @@ def test_it_sees_its_image_its_folder_and_nothing_of_the_host(world: LocalWorld)
     ]
     assert (folder / "work/proof").exists()
     assert not (folder / "secrets").is_symlink(), "the file of its variables is gone"
+
+
+def test_it_begins_in_a_folder_of_its_image(world: LocalWorld) -> None:
+    folder = run(world, 'pwd; touch "$HOME/proof" && echo wrote', begins_in="/tmp")
+    until(world, "succeeded")
+    assert log(world) == "/tmp\nwrote\n"
+    assert (folder / "work/proof").exists()
+
+
+def test_an_image_without_the_folder_ends_it_with_what_is_missing(world: LocalWorld) -> None:
+    run(world, "echo began", begins_in="/nowhere")
+    until(world, "failed")
+    assert classify(task(world)) == "launch"
+    assert 'workdir "/nowhere" does not exist' in log(world)
+    assert "began" not in log(world)
 
 
 def test_secrets_reach_it_as_files_and_variables_and_no_command_line(world: LocalWorld) -> None:
@@ -172,6 +188,7 @@ def run(
     secrets: tuple[SecretUse, ...] = (),
     devices: tuple[str, ...] = (),
     terminal: bool = False,
+    begins_in: str = "",
 ) -> Path:
     """Start it; the task's folder."""
     spec = JobSpec(
@@ -182,6 +199,7 @@ def run(
         secrets=secrets,
         container=container,
         terminal=terminal,
+        working_directory=begins_in,
     )
     placement = TaskPlacement("w", 0, NodeName("n1"), tuple(map(DeviceId, devices)))
     world.backend.submit(StartGang(JOB, 1, (placement,), spec), ONE)

@@ -82,6 +82,22 @@ def test_a_task_is_its_account_and_nothing_more(world: LocalWorld) -> None:
 
 
 @needs_root
+def test_a_task_begins_in_a_folder_only_where_its_account_may(world: LocalWorld, ground: Path) -> None:
+    own, closed = ground / "own", ground / "closed"
+    own.mkdir(mode=0o700)
+    os.chown(own, pwd.getpwnam(ACCOUNT).pw_uid, -1)
+    closed.mkdir(mode=0o700)
+    run(world, "pwd; touch here", begins_in=own)
+    eventually(lambda: task(world).state == "succeeded")
+    assert (log(world), (own / "here").exists()) == (f"{own}\n", True)
+    run(world, "echo began", job="shut-out", begins_in=closed)
+    eventually(lambda: task(world, "shut-out").state == "failed")
+    said = log(world, job="shut-out")
+    assert f"can't begin in {closed} on node n1 as user {pwd.getpwnam(ACCOUNT).pw_uid}: Permission denied" in said
+    assert "began" not in said
+
+
+@needs_root
 def test_a_task_reaches_what_is_its_own_and_nothing_of_its_supervisor(world: LocalWorld) -> None:
     script = """
         cat "$QUORATE_SECRETS/token" > proof && printf '{"step": 7}' > new && mv new "$QUORATE_PROGRESS_FILE"
@@ -184,21 +200,23 @@ def test_the_state_folder_is_closed_before_it_is_opened_to_accounts(ground: Path
     assert modes == {"state": 0o711, "quorate.db": 0o600, "tasks": 0o711, "token": 0o600}
 
 
-def run(world: LocalWorld, script: str, *uses: SecretUse, user: str = "ada") -> StartGang:
-    order = start(world, "job", ("sh", "-c", script), (0, (0,)))
-    spec = msgspec.structs.replace(order.spec, secrets=uses)
+def run(
+    world: LocalWorld, script: str, *uses: SecretUse, user: str = "ada", job: str = JOB, begins_in: Path | None = None
+) -> StartGang:
+    order = start(world, job, ("sh", "-c", script), (0, (0,)))
+    spec = msgspec.structs.replace(order.spec, secrets=uses, working_directory=str(begins_in or ""))
     order = msgspec.structs.replace(order, spec=spec, user=user)
     world.backend.submit(order, ONE)
     return order
 
 
-def task(world: LocalWorld) -> TaskStatus:
-    (found,) = world.backend.changes(Cursor(0)).tasks
+def task(world: LocalWorld, job: str = JOB) -> TaskStatus:
+    (found,) = (each for each in world.backend.changes(Cursor(0)).tasks if each.job == job)
     return found
 
 
-def log(world: LocalWorld, index: int = 0) -> str:
-    return world.backend.read_log(JOB, 1, "worker", index, 0, 100_000).decode()
+def log(world: LocalWorld, index: int = 0, job: str = JOB) -> str:
+    return world.backend.read_log(JobName(job), 1, "worker", index, 0, 100_000).decode()
 
 
 def folder(world: LocalWorld) -> Path:

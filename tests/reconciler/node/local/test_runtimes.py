@@ -66,6 +66,14 @@ def changed(runtime: Podman, **changes: Any) -> Podman:
     return dataclasses.replace(runtime, **changes)
 
 
+def test_a_container_begins_where_its_job_says() -> None:
+    spec = msgspec.structs.replace(SPEC, working_directory="/app")
+    begun = HERE.prepared(CONTENT, Beginning(ATTEMPT, ATTEMPT / "w.0", spec, Shape()))
+    folders = [option for option in begun["container"]["options"] if option.startswith("--workdir")]
+    assert folders == ["--workdir=/app"]
+    assert begun["environment"]["HOME"] == f"{ATTEMPT}/w.0/work", "it has a folder of its own as well"
+
+
 def test_limits_are_asked_for_where_podman_can_keep_them() -> None:
     shape = Shape(cpu=Cpu(1_500), memory=Memory(2**30))
     limits = {f"--memory={2**30}b", f"--memory-swap={2**30}b", "--cpus=1.5", "--cpu-shares=1536"}
