@@ -45,12 +45,17 @@ def _node_problems(health: Declaration[HealthPolicy]) -> Iterator[Problem]:
             least = '["False", Unknown]' if rule.type == "Ready" else '["True"]'
             fix = f"Write the statuses that speak against a node, such as status: {least}."
             yield health.problem(("spec", "conditions", number), "condition-of-well-nodes", message, fix)
-    for field, rules in (("conditions", policy.conditions), ("taints", policy.taints), ("labels", policy.labels)):
+    subjects = {
+        "conditions": [rule.subject for rule in policy.conditions],
+        "taints": [rule.subject for rule in policy.taints],
+        "labels": [rule.subject for rule in policy.labels],
+    }
+    for field, said in subjects.items():
         known = Counter[str]()
-        for number, entry in enumerate(rules):
-            known[entry.subject] += 1
-            if known[entry.subject] > 1:
-                message = f"{entry.subject} is said above already"
+        for number, subject in enumerate(said):
+            known[subject] += 1
+            if known[subject] > 1:
+                message = f"{subject} is said above already"
                 fix = "Take one of them away; a rule with another action may stand beside it."
                 yield health.problem(("spec", field, number), "second-rule", message, fix)
 

@@ -83,7 +83,7 @@ TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 class ConditionRule(Document, frozen=True, rename={"held": "for"}):
-    """A condition of a Kubernetes node that has had one of these statuses for so long: of its kubelet, or of Node Problem Detector."""
+    """A condition of a Kubernetes node that has had one of these statuses for so long: its kubelet's, Node Problem Detector's …"""
 
     type: str
     action: Action

@@ -33,6 +33,7 @@ from reconciler.kubernetes.control.runner import PodRunner
 from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs, SeenPlane
 from reconciler.kubernetes.objects.pod_ownership import PodOwnership
+from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.watch_status import FollowedFigures
 from reconciler.server.alerts import alert_services
@@ -90,13 +91,16 @@ def parts_on_kubernetes(
 
     rounds = round_worker(settings, clock, log, closing)
     of_git = git.standing, rounds, clock, SystemRandom(), partial(_stalled, git.standing)
-    handed, beside = Handed(memory, store.interventions, *of_git, log), _showing(settings, on, git.standing, log)
+    handed, beside = (
+        Handed(memory, store.interventions, store.health, *of_git, log),
+        _showing(settings, on, git.standing, log),
+    )
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)
 
     runner = PodRunner(connect, clock, Reporter(metrics := Metrics(), log).hear)
-    for figures in (WebhookFigures(store.alerts), FollowedFigures(runner)):
+    for figures in (WebhookFigures(store.alerts), FollowedFigures(runner), HealthFigures(store.health)):
         metrics.add(figures)
     standing = KubernetesStatus(runner.followed, git.standing)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)

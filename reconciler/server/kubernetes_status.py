@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from reconciler.api.payloads import BEHIND, NOT_KEPT, Condition
 from reconciler.control.control import NoPolicyError, PolicySource
 from reconciler.kubernetes.control.limits import with_idle_limits
+from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.watch_status import FollowedKind, behind
+from solver.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +32,23 @@ class KubernetesStatus:
 
     def _not_kept(self) -> Iterator[Condition]:
         try:
-            policy = self.policies.current().policy
+            in_force = self.policies.current()
         except NoPolicyError:
             return
-        classes = list(with_idle_limits(policy))
-        if classes:
-            message = f"it is not seen what pods do, so the idle limits of the PriorityClasses {', '.join(classes)} end no job"
-            yield Condition(NOT_KEPT, status=True, reason="IdleLimits", message=message)
+        unkept = dict(_unkept(in_force.policy, in_force.operations.health))
+        if unkept:
+            yield Condition(NOT_KEPT, status=True, reason=next(iter(unkept)), message="; ".join(unkept.values()))
+
+
+def _unkept(policy: Policy, health: HealthPolicy | None) -> Iterator[tuple[str, str]]:
+    """By a stable word, what is asked for in vain."""
+    classes = list(with_idle_limits(policy))
+    if classes:
+        told = f"so the idle limits of the PriorityClasses {', '.join(classes)} end no job"
+        yield "IdleLimits", f"it is not seen what pods do, {told}"
+    if health is not None and health.test is not None:
+        told = f"so the test of the HealthPolicy ({health.origin}) is not run"
+        yield (
+            "NodeTest",
+            f"nothing of Quorate runs on nodes, {told}: drained nodes come back after {health.bad_node_ttl}",
+        )

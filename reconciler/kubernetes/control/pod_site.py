@@ -11,19 +11,25 @@ from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, deci
 from reconciler.control.loop import take_pass
 from reconciler.control.passes import Laps, Pass
 from reconciler.kubernetes.binder.budgets import by_namespace
+from reconciler.kubernetes.client.informer import Key
 from reconciler.kubernetes.control.attempts import PodAttempts
 from reconciler.kubernetes.control.geometry import enforceable, geometry_of, with_geometry
+from reconciler.kubernetes.control.node_health import KubeNodeWard
 from reconciler.kubernetes.control.plane import PodPlane
 from reconciler.kubernetes.control.sight import Sight, cluster_sight, holders_of, snapshot_from
 from reconciler.kubernetes.objects.wire import KubeNode
+from reconciler.kubernetes.status.occurrences import Occurrence
 from reconciler.kubernetes.status.queues import PolicyState
 from reconciler.kubernetes.status.teller import Facts
+from reconciler.lifecycle.health.effects import cordons
 from reconciler.lifecycle.interventions.effects import about
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import Clock
+from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.rounds import RoundRecord
+from solver.model.cluster import NodeName
 from solver.model.inflight import ConvergenceClock
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
@@ -39,6 +45,7 @@ class PodLook:
     policy: Policy
     revision: str
     interventions: tuple[Intervention, ...]
+    health: HealthPolicy | None
 
     @property
     def sighted(self) -> BackendReports:
@@ -76,21 +83,25 @@ class PodSite:
         if self.plane.hands:
             await self.plane.hands.caught_up()
         sight, policy = await _looked(self.plane, in_force.policy)
-        return PodLook(sight, policy, in_force.revision, self.plane.handed.interventions.in_force())
+        by_hand = self.plane.handed.interventions.in_force()
+        return PodLook(sight, policy, in_force.revision, by_hand, in_force.operations.health)
 
     def accrue(self, look: PodLook) -> None:
         """By what pods hold."""
         self.plane.handed.memory.accrue(look.policy, holders_of(look.sight), look.sight.cluster.nodes)
 
     async def settle(self, look: PodLook) -> int:
-        """Go on with what was begun."""
-        return await self.plane.hands.go_on(look.sight, look.policy) if self.plane.hands else 0
+        """Health of nodes, then what was begun."""
+        handed, hands = self.plane.handed, self.plane.hands
+        ward = KubeNodeWard(handed.health, handed.memory, hands.happened if hands else _unsaid)
+        settled = ward.settle(look.sight.cluster.nodes, self._node, look.health)
+        return settled + (await hands.go_on(look.sight, look.policy, handed.health.all()) if hands else 0)
 
     def observe(self, look: PodLook) -> Snapshot:
         """Join what the watches show with what no object says."""
         memory = self.plane.handed.memory
         memory.look(self._epoch, look.sight)
-        return snapshot_from(self.clock.now(), look.sight, look.policy, look.interventions, memory.remembered())
+        return snapshot_from(self.clock.now(), look.sight, look.policy, self.by_hand(look), memory.remembered())
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the state folder's store."""
@@ -135,14 +146,21 @@ class PodSite:
             self.plane.teller.note(Facts(plan, sight.cluster, sight.pods, snapshot, look.policy, standing, postponed))
 
     def by_hand(self, look: PodLook) -> tuple[Intervention, ...]:
-        """As the round knew it."""
-        return look.interventions
+        """As the round knew it, and what is closed for its health: Git does not say that either."""
+        return (*look.interventions, *cordons(self.plane.handed.health.all()))
+
+    def _node(self, name: NodeName) -> KubeNode | None:
+        return self.plane.mirror.nodes.get(Key("", name))
 
 
 async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     """Take one pass. Raises as `take_pass`, and KubernetesError where the API server does not answer."""
     done, look = await take_pass(PodSite(plane))
     return done, look.sight
+
+
+def _unsaid(occurrences: Iterable[Occurrence]) -> None:
+    """What only looks tells the cluster nothing."""
 
 
 async def _looked(plane: PodPlane, policy: Policy) -> tuple[Sight, Policy]:

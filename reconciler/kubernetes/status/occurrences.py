@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from reconciler.kubernetes.binder.eviction import Event, Outcome
+from reconciler.kubernetes.binder.eviction_steps import LeaveNode
 from reconciler.kubernetes.binder.journal import PodBinding
 from reconciler.kubernetes.binder.partial_starts import ReleasePods
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
@@ -13,6 +14,7 @@ from reconciler.kubernetes.objects.jobs import MemberPod, PodGang
 from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.status.conditions import INADMISSIBLE, REFUSED, PodConditionUpdate
 from reconciler.model.causes import geometry_of, names_of, nodes_of, why_evicted
+from reconciler.model.health_record import PartHealth
 from solver.model.cluster import NodeName
 from solver.model.quantities import MilliGpu
 from solver.model.workload import JobName, TaskPlacement
@@ -140,6 +142,22 @@ def of_evictions(outcomes: Iterable[Outcome], gangs: Mapping[JobName, PodGang]) 
         ending = tuple(one for one in members if not outcome.only or one.uid in outcome.only)
         for member in ending if outcome.event in _ENDING else members[:1]:
             yield Occurrence(the_pod(member), reason, "Evict", outcome.why, warning)
+
+
+def of_drains(steps: Iterable[LeaveNode], gangs: Mapping[JobName, PodGang]) -> Iterator[Occurrence]:
+    """Gangs are to leave nodes that are drained for their health, said of each pod that leaves."""
+    for step in steps:
+        going = (member for member in gangs[step.job].members if not step.only or member.uid in step.only)
+        reason = "Shrinking" if step.only else "Evicting"
+        note = f"{step.why}; it has {step.grace} to save and end, and goes on elsewhere"
+        yield from (Occurrence(the_pod(member), reason, "Evict", note) for member in going)
+
+
+def node_health_occurrence(node: NodeName, part: PartHealth) -> Occurrence:
+    """A node is not well, or is well again: NodeSuspect, NodeCordoned, NodeDrained or NodeWell."""
+    until = f", until {part.until}" if part.until is not None else ""
+    reason = f"Node{part.state.capitalize()}"
+    return Occurrence(_node(node), reason, "JudgeHealth", f"{part.reason}{until}", warning=part.state != "well")
 
 
 def of_releases(releases: Iterable[ReleasePods]) -> Iterator[Occurrence]:

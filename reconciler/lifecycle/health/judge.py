@@ -81,6 +81,17 @@ def rules_of(policy: HealthPolicy) -> Mapping[FindingKind, HealthRule]:
     }
 
 
+def due_times(records: Iterable[NodeHealth], policy: HealthPolicy) -> Iterator[Instant]:
+    """When something follows from time alone: what lasts becomes a finding, and what was found is over."""
+    for record in records:
+        yield from (
+            finding.since.after(rule_of(policy, finding.key).held)
+            for finding in record.findings
+            if not finding.confirmed
+        )
+        yield from (part.until for part in record.parts if part.until is not None)
+
+
 def judge(before: NodeHealth, signs: Iterable[Sign], told: bool, policy: HealthPolicy, now: Instant) -> NodeHealth:
     """A node's health from now on. `told`: its hardware was told of, so that what is not among the signs is not so."""
     seen = {sign.key: sign for sign in signs if rule_of(policy, sign.key).action != "ignore"}

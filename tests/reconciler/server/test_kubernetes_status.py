@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import structlog
@@ -12,10 +12,12 @@ from structlog.testing import capture_logs
 from reconciler.api.payloads import Condition
 from reconciler.control.control import NoPolicyError, PolicyInForce
 from reconciler.control.metrics import Metrics
+from reconciler.documents.operations import Operations
 from reconciler.kubernetes.client.kind_watch import WatchState
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.watch_status import followed_in, say_what_is_behind
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
+from reconciler.model.health_policy import HealthPolicy, NodeTest
 from reconciler.model.watch_status import BEHIND_S, FollowedFigures, FollowedKind
 from reconciler.server.kubernetes_status import KubernetesStatus
 from solver.model.quantities import Duration, Instant
@@ -43,13 +45,13 @@ class Kinds:
 
 
 class Policies:
-    def __init__(self, policy: Policy | None) -> None:
-        self.policy = policy
+    def __init__(self, policy: Policy | None, health: HealthPolicy | None = None) -> None:
+        self.policy, self.health = policy, health
 
     def current(self) -> PolicyInForce:
         if self.policy is None:
             raise NoPolicyError("none yet")
-        return PolicyInForce("1", self.policy, (), cast("Any", None))
+        return PolicyInForce("1", self.policy, (), Operations(health=self.health))
 
 
 def conditions(policy: Policy | None, *looks: WatchState) -> list[Condition]:
@@ -87,6 +89,12 @@ def test_status_says_what_the_policy_asks_for_and_nobody_keeps() -> None:
     assert (not_kept.type, not_kept.status, not_kept.reason) == ("NotKept", True, "IdleLimits")
     assert "PriorityClasses notebooks end no job" in not_kept.message
     assert len(conditions(policy_of((), (PriorityClass("batch"),)), pods(1))) == 1
+    health = HealthPolicy(test=NodeTest(("true",)), origin="policies/health.yaml:3")
+    (_, both) = KubernetesStatus(Kinds(pods(1)).followed, Policies(policy, health)).conditions()
+    assert (both.reason, both.message.count(";")) == ("IdleLimits", 1)
+    (_, untested) = KubernetesStatus(Kinds(pods(1)).followed, Policies(policy_of(()), health)).conditions()
+    assert (untested.type, untested.reason) == ("NotKept", "NodeTest")
+    assert "the test of the HealthPolicy (policies/health.yaml:3) is not run" in untested.message
 
 
 def test_the_log_says_once_that_a_kind_is_behind_and_once_that_it_is_not_any_more() -> None:
