@@ -129,8 +129,10 @@ def live_states(services: Services) -> dict[JobState, int]:
     return dict(found)
 
 
-def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> tuple[str, ...]:
-    """Why a job is where it is, as sentences, the most telling first. `nodes`: all that are known."""
+def words_of(
+    view: JobView, verdict: Verdict | None, nodes: Iterable[Node], told: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Why a job is where it is, as sentences, the most telling first. `nodes`: all that are known; `told`: by the backend."""
     if view.outcome is not None:
         return (view.outcome.message,)
     if view.tasks:
@@ -138,7 +140,7 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
         extent = _extent(view, {node.name: node for node in nodes if node.name in hosts})
         apart = (f"its tasks are {extent}",) if extent else ()
         held = f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}"
-        return (*_stuck_words(view), held, *apart, *_idle_words(view), *_warned_words(view))
+        return (*_stuck_words(view), *told, held, *apart, *_idle_words(view), *_warned_words(view))
     if view.block is not None:
         return (str(view.block),)
     boosted = (str(view.boost),) if view.boost else ()

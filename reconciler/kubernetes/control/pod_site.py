@@ -50,7 +50,8 @@ class PodLook:
     @property
     def sighted(self) -> BackendReports:
         """As every pass has it."""
-        return BackendReports({node.name: node for node in self.sight.cluster.nodes}, PodAttempts(self.sight))
+        nodes = {node.name: node for node in self.sight.cluster.nodes}
+        return BackendReports(nodes, PodAttempts(self.sight), words=self.sight.words)
 
 
 @dataclass

@@ -37,7 +37,7 @@ def condition_words(known: KubeCondition) -> str:
 
 def since_of(known: KubeCondition) -> Instant | None:
     """Since when a condition has its status; None: it is not said, or in no way that can be read."""
-    return _instant(known.last_transition_time)
+    return instant_of(known.last_transition_time)
 
 
 def _of_taints(node: KubeNode, policy: HealthPolicy) -> Iterator[Sign]:
@@ -47,11 +47,12 @@ def _of_taints(node: KubeNode, policy: HealthPolicy) -> Iterator[Sign]:
             if taint.key == rule.key and fits:
                 value = f"={taint.value}" if taint.value else ""
                 told = f"it has the taint {taint.key}{value}:{taint.effect}"
-                yield Sign(FindingKey("taint", "", rule.subject), told, at=_instant(taint.time_added))
+                yield Sign(FindingKey("taint", "", rule.subject), told, at=instant_of(taint.time_added))
                 break
 
 
-def _instant(written: str | None) -> Instant | None:
+def instant_of(written: str | None) -> Instant | None:
+    """A time as the API server writes it; None: none is written, or in no way that can be read."""
     try:
         return Instant.parse(written) if written else None
     except ValueError:

@@ -10,6 +10,7 @@ from reconciler.kubernetes.binder.eviction_steps import LeaveNode
 from reconciler.kubernetes.binder.journal import PodBinding
 from reconciler.kubernetes.binder.partial_starts import ReleasePods
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.gang_troubles import GangTrouble
 from reconciler.kubernetes.objects.jobs import MemberPod, PodGang
 from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.status.conditions import INADMISSIBLE, REFUSED, PodConditionUpdate
@@ -22,6 +23,8 @@ from solver.plan.plan import Evict, Nominate, Plan, Release, Repartition, Reserv
 from solver.plan.reason import count
 
 WAITING: Final = "Waiting"
+NODE_NOT_READY: Final = "NodeNotReady"
+NODE_PRESSURE: Final = "NodePressure"
 NODE_REFUSED: Final = "NodeRefused"
 
 
@@ -187,6 +190,14 @@ def standing_occurrences(told: Iterable[PodConditionUpdate], cluster: Kubernetes
         yield Occurrence(maker, WAITING, "Scheduling", held.why)
     for name, remark in cluster.remarks:
         yield Occurrence(_node(name), NODE_REFUSED, "Inventory", str(remark), warning=True)
+
+
+def trouble_occurrences(troubles: Iterable[GangTrouble]) -> Iterator[Occurrence]:
+    """Gangs run on nodes that are not ready or under pressure: said to their pods there, and to the first of them all."""
+    for one in troubles:
+        reason = NODE_NOT_READY if one.trouble.is_away else NODE_PRESSURE
+        for member in dict.fromkeys((*one.gang.members[:1], *one.pods)):
+            yield Occurrence(the_pod(member), reason, "WatchNode", one.sentence, warning=True)
 
 
 def _node(name: NodeName) -> Regarding:

@@ -12,10 +12,11 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.kubernetes.client.api import Api, Check
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.objects.cluster import KubernetesCluster, in_order
+from reconciler.kubernetes.objects.gang_troubles import gang_troubles
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.kubernetes.status.conditions import PodConditionUpdate, condition_updates
 from reconciler.kubernetes.status.events import Events
-from reconciler.kubernetes.status.occurrences import Occurrence, of_plan, standing_occurrences
+from reconciler.kubernetes.status.occurrences import Occurrence, of_plan, standing_occurrences, trouble_occurrences
 from reconciler.kubernetes.status.pod_conditions import PodConditionWriter
 from reconciler.kubernetes.status.queue_status import QueueStatusWriter
 from reconciler.kubernetes.status.queues import PolicyState, QueueObject, queues_of
@@ -166,4 +167,6 @@ def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[PodConditionUpd
     """What waiting pods are to say, and what begins to be so."""
     lacking = in_order(facts.cluster.index.lacking)
     told = tuple(condition_updates(lacking, facts.plan.verdicts, facts.pods, facts.snapshot.time, facts.postponed))
-    return told, on_change.fresh(standing_occurrences(told, facts.cluster))
+    troubles = gang_troubles(facts.cluster.index.gangs, facts.pods, facts.cluster.troubles)
+    so = (*standing_occurrences(told, facts.cluster), *trouble_occurrences(troubles))
+    return told, on_change.fresh(so)
