@@ -10,7 +10,7 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import NODES, PODS
 from reconciler.kubernetes.status.events import EVENTS
 from solver.model.workload import JobName
-from tests.e2e.control_plane import ControlPlane
+from tests.e2e.control_plane import ControlPlane, until
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 from tests.kubernetes.test_run import POLICY as QUEUES
 from tests.kubernetes.test_run import a_worker, gpu_nodes, running, until_bound
@@ -26,11 +26,11 @@ POLICY = {**QUEUES, "policies/health.yaml": HEALTH}
 SINCE = "2026-11-20T08:00:00Z"
 
 
-async def says(api: Api, node: str, **conditions: str) -> None:
-    """The node's conditions are these, since then; the others stay."""
+async def says(api: Api, node: str, ready: str = "True", **conditions: str) -> None:
+    """The node's conditions are these, since then."""
     told_of = [
         {"type": kind, "status": status, "lastTransitionTime": SINCE, "reason": "Seen", "message": "by a test"}
-        for kind, status in conditions.items()
+        for kind, status in {"Ready": ready, **conditions}.items()
     ]
     await api.patch(f"{NODES.path('', node)}/status", {"status": {"conditions": told_of}})
 
@@ -63,6 +63,7 @@ def test_a_gang_leaves_a_node_that_says_it_is_broken_and_nothing_starts_there(
             await says(api, place, XIDError="True")
             assert "its condition XIDError is True since" in await until_told_of_node(api, place, "NodeDrained")
             await until_gone(api, space, "first")
+            assert await told(api, space, "Evicting", 1) == {"first"}
             (evicting,) = [one for one in await listed(api, EVENTS.path(space)) if one["reason"] == "Evicting"]
             assert evicting["note"].startswith(f"node {place} is drained (its condition XIDError is True since")
             await says(api, place, XIDError="False")
@@ -100,7 +101,7 @@ def test_a_gang_on_a_node_that_fails_is_told_and_goes_on_with_what_comes_for_the
             lost = there["w1"]
             await _until_whole(api, space)
             taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": SINCE}
-            await says(api, lost, Ready="Unknown")
+            await says(api, lost, "Unknown")
             await api.patch(NODES.path("", lost), {"spec": {"taints": [taint]}})
             assert await told(api, space, "NodeNotReady", 2) == {"w0", "w1"}
             words = await asyncio.to_thread(_why, plane, JobName(f"{space}.gang.train"))
@@ -129,6 +130,5 @@ async def _until_whole(api: Api, space: str) -> None:
 def _why(plane: ControlPlane, job: JobName) -> str:
     """The first sentence, once it is about a node: the pass that has seen it may not be over."""
     with plane.client() as client:
-        while not (words := client.why(job).words)[0].startswith("node "):
-            pass
-        return str(words[0])
+        until("it says so", lambda: client.why(job).words[0].startswith("node "))
+        return client.why(job).words[0]
