@@ -144,7 +144,7 @@ def words_of(
     if view.block is not None:
         return (str(view.block),)
     boosted = (str(view.boost),) if view.boost else ()
-    return (*(verdict_words(verdict) if verdict else ("no round has looked at it yet",)), *boosted)
+    return (*(verdict_words(verdict) if verdict else ("no round has looked at it yet",)), *told, *boosted)
 
 
 def help_of(view: JobView, verdict: Verdict | None) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
+from reconciler.kubernetes.provisioning.provisioner import NodeProvisioner
 from reconciler.kubernetes.status.occurrences import (
     Occurrence,
     of_bindings,
@@ -80,6 +81,7 @@ class KubernetesActuator:
     volumes: VolumeClaims
     devices: Devices
     partitioner: MigPartitioner
+    provisioner: NodeProvisioner
     mirror: ClusterCache
     memory: KubernetesState
     happened: Happened

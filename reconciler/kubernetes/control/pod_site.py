@@ -16,8 +16,12 @@ from reconciler.kubernetes.control.attempts import PodAttempts
 from reconciler.kubernetes.control.geometry import enforceable, geometry_of, with_geometry
 from reconciler.kubernetes.control.node_health import KubeNodeWard
 from reconciler.kubernetes.control.plane import PodPlane
+from reconciler.kubernetes.control.requested_nodes import ask_for_nodes, requests_in, with_holds
 from reconciler.kubernetes.control.sight import Sight, cluster_sight, holders_of, snapshot_from
 from reconciler.kubernetes.objects.wire import KubeNode
+from reconciler.kubernetes.provisioning.decisions import holds
+from reconciler.kubernetes.provisioning.requests import RequestStanding
+from reconciler.kubernetes.provisioning.words import request_words, waiting_words
 from reconciler.kubernetes.status.occurrences import Occurrence
 from reconciler.kubernetes.status.queues import PolicyState
 from reconciler.kubernetes.status.teller import Facts
@@ -46,6 +50,7 @@ class PodLook:
     revision: str
     interventions: tuple[Intervention, ...]
     health: HealthPolicy | None
+    requests: tuple[RequestStanding, ...] = ()
 
     @property
     def sighted(self) -> BackendReports:
@@ -84,8 +89,10 @@ class PodSite:
         if self.plane.hands:
             await self.plane.hands.caught_up()
         sight, policy = await _looked(self.plane, in_force.policy)
+        requests = requests_in(self.plane.mirror, policy, self.clock.now())
+        sight, policy = self._with_requested(sight, policy, requests)
         by_hand = self.plane.handed.interventions.in_force()
-        return PodLook(sight, policy, in_force.revision, by_hand, in_force.operations.health)
+        return PodLook(sight, policy, in_force.revision, by_hand, in_force.operations.health, requests)
 
     def accrue(self, look: PodLook) -> None:
         """By what pods hold."""
@@ -135,6 +142,7 @@ class PodSite:
         """In the promises of the cluster; nothing where it only looks."""
         if self.plane.hands:
             await self.plane.hands.keep_free(plan, look.sight)
+            await ask_for_nodes(self.plane, plan, look.sight, look.policy, look.requests)
 
     async def tell(self, plan: Plan, snapshot: Snapshot, look: PodLook) -> None:
         """Conditions of pods, Events and queues; or what would have been done."""
@@ -144,11 +152,25 @@ class PodSite:
             standing = _standing(self.plane, look.revision, look.interventions)
             postponed = self.plane.hands.order.postponed if self.plane.hands else {}
             sight = look.sight
-            self.plane.teller.note(Facts(plan, sight.cluster, sight.pods, snapshot, look.policy, standing, postponed))
+            awaited = sight.awaited if look.policy.scheduling.provisioning else None
+            of = plan, sight.cluster, sight.pods, snapshot, look.policy
+            self.plane.teller.note(Facts(*of, standing, postponed, awaited))
 
     def by_hand(self, look: PodLook) -> tuple[Intervention, ...]:
         """As the round knew it, and what is closed for its health: Git does not say that either."""
         return (*look.interventions, *cordons(self.plane.handed.health.all()))
+
+    def _with_requested(
+        self, sight: Sight, policy: Policy, requests: tuple[RequestStanding, ...]
+    ) -> tuple[Sight, Policy]:
+        """With what is kept for jobs that asked for nodes, and what they are told of that."""
+        rules = policy.scheduling.provisioning
+        if rules is None:
+            return sight, policy
+        held = tuple(holds(requests, sight.cluster, self._node))
+        hands = self.plane.hands
+        awaited = waiting_words(hands.provisioner.held_up.items() if hands else ())
+        return replace(sight, awaited={**awaited, **request_words(requests, held, rules)}), with_holds(policy, held)
 
     def _node(self, name: NodeName) -> KubeNode | None:
         return self.plane.mirror.nodes.get(Key("", name))

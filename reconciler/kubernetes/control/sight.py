@@ -49,6 +49,8 @@ class Sight:
     repartitions: tuple[Repartitioning, ...] = ()
     counters: tuple[Tally, ...] = ()
     geometry: Geometry = field(default_factory=Geometry)
+    awaited: Mapping[JobName, str] = field(default_factory=dict)
+    """How it stands with nodes that were asked for, by the gangs that wait for them."""
 
     @property
     def gangs(self) -> Mapping[JobName, PodGang]:
@@ -62,8 +64,8 @@ class Sight:
 
     @cached_property
     def words(self) -> Mapping[JobName, tuple[str, ...]]:
-        """What is to be said of gangs that run on nodes which are not ready, or under pressure."""
-        found: dict[JobName, tuple[str, ...]] = {}
+        """What is to be said of gangs that wait for nodes, or run on some which are not ready or under pressure."""
+        found: dict[JobName, tuple[str, ...]] = {job: (told,) for job, told in self.awaited.items()}
         for one in gang_troubles(self.gangs, self.pods, self.cluster.troubles):
             found[one.gang.name] = (*found.get(one.gang.name, ()), one.sentence)
         return found

@@ -46,7 +46,8 @@ _TAKES: Final = {
 
 
 class Facts(NamedTuple):
-    """What a pass knows once it has acted. `postponed`: gangs that its plan starts, and that wait for others of it, with why."""
+    """What a pass knows once it has acted. `postponed`: gangs that its plan starts, and that wait for others of it, with why.
+    `awaited`: how it stands with nodes that were asked for; None: none are."""
 
     plan: Plan
     cluster: KubernetesCluster
@@ -55,6 +56,7 @@ class Facts(NamedTuple):
     policy: Policy
     standing: PolicyState
     postponed: Mapping[JobName, str] = {}
+    awaited: Mapping[JobName, str] | None = None
 
 
 class Teller:
@@ -166,7 +168,8 @@ class Teller:
 def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[PodConditionUpdate, ...], list[Occurrence]]:
     """What waiting pods are to say, and what begins to be so."""
     lacking = in_order(facts.cluster.index.lacking)
-    told = tuple(condition_updates(lacking, facts.plan.verdicts, facts.pods, facts.snapshot.time, facts.postponed))
+    at = facts.snapshot.time
+    told = tuple(condition_updates(lacking, facts.plan.verdicts, facts.pods, at, facts.postponed, facts.awaited))
     troubles = gang_troubles(facts.cluster.index.gangs, facts.pods, facts.cluster.troubles)
     so = (*standing_occurrences(told, facts.cluster), *trouble_occurrences(troubles))
     return told, on_change.fresh(so)
