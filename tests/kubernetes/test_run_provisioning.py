@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from hack.kubernetes.cluster import Cluster
@@ -102,17 +102,19 @@ DEFINITION = {
 
 async def with_requests(api: Api) -> None:
     """The definition, in the shape that cluster-autoscaler documents; it is served once this returns."""
-    try:
+    with suppress(ConflictError):
         await api.create(CRDS.path(), DEFINITION)
-    except ConflictError:
-        pass
     async with asyncio.timeout(SOON_S):
-        while True:
-            try:
-                await listed(api, REQUESTS.path())
-                return
-            except NotFoundError:
-                await asyncio.sleep(0.05)
+        while not await _is_served(api):
+            await asyncio.sleep(0.05)
+
+
+async def _is_served(api: Api) -> bool:
+    try:
+        await listed(api, REQUESTS.path())
+    except NotFoundError:
+        return False
+    return True
 
 
 @asynccontextmanager

@@ -167,7 +167,7 @@ class PodSite:
         rules = policy.scheduling.provisioning
         if rules is None:
             return sight, policy
-        held = tuple(holds(requests, sight.cluster, self._node))
+        held = tuple(holds(requests, sight.cluster, self._node, self.clock.now()))
         hands = self.plane.hands
         awaited = waiting_words(hands.provisioner.held_up.items() if hands else ())
         return replace(sight, awaited={**awaited, **request_words(requests, held, rules)}), with_holds(policy, held)

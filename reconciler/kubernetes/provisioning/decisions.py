@@ -12,7 +12,7 @@ from reconciler.kubernetes.provisioning.requests import ProvisioningRequest, Req
 from solver.model.cluster import GpuType, Node, NodeName
 from solver.model.document import digest
 from solver.model.node_sets import NodeSet
-from solver.model.quantities import Instant
+from solver.model.quantities import Duration, Instant
 from solver.model.workload import Job, JobName
 from solver.plan.reason import count
 from solver.policy.provisioning import Provisioning
@@ -20,6 +20,11 @@ from solver.policy.reservation import DeclaredReservation
 
 HELD = "provisioned."
 """So begin the names of what is kept for jobs that asked for nodes."""
+
+
+_NO_END = Duration(400 * 86_400_000)
+"""To rounds what is kept has no end, which passes see to: an end would be one from which another job has the nodes reserved, and
+the job that they came for could not be there any longer."""
 
 
 class Asking(NamedTuple):
@@ -165,6 +170,7 @@ def holds(
     known: Iterable[RequestStanding],
     cluster: KubernetesCluster,
     wire: Callable[[NodeName], KubeNode | None],
+    now: Instant,
 ) -> Iterator[DeclaredReservation]:
     """What is kept of nodes that came since a request was made, for its job: as many as it needs, and for a while.
 
@@ -173,13 +179,14 @@ def holds(
     taken = set[NodeName]()
     for one in known:
         job = cluster.index.jobs.get(one.request.job)
-        if not one.is_open or job is None or job.placement:
+        if not one.is_open or now >= one.until or job is None or job.placement:
             continue
         mine = tuple(_came_for(job, one, cluster, wire, taken))
         taken.update(mine)
         if mine:
             name = f"{HELD}{job.name}"
-            yield DeclaredReservation(name, one.request.made_at, one.until, nodes=tuple(sorted(mine)), job=job.name)
+            nodes = tuple(sorted(mine))
+            yield DeclaredReservation(name, one.request.made_at, one.until.after(_NO_END), nodes=nodes, job=job.name)
 
 
 def _came_for(
