@@ -91,10 +91,8 @@ def parts_on_kubernetes(
 
     rounds = round_worker(settings, clock, log, closing)
     of_git = git.standing, rounds, clock, SystemRandom(), partial(_stalled, git.standing)
-    handed, beside = (
-        Handed(memory, store.interventions, store.health, *of_git, log),
-        _showing(settings, on, git.standing, log),
-    )
+    handed = Handed(memory, store.interventions, store.health, *of_git, log)
+    beside = _showing(settings, on, git.standing, log)
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)

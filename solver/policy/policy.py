@@ -16,8 +16,8 @@ from solver.policy.guardrails import Guardrails
 from solver.policy.harm import Convergence, Evictions, Protection
 from solver.policy.host_share import HostQuota, HostShare, Resource, resource_of
 from solver.policy.images import ImagePolicy
+from solver.policy.node_requests import Provisioning
 from solver.policy.ordering import Ordering
-from solver.policy.provisioning import Provisioning
 from solver.policy.reservation import DeclaredReservation
 from solver.policy.type_weights import GpuTypeWeight, by_name
 

@@ -15,7 +15,7 @@ from solver.model.node_sets import NodeSet
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Job, JobName
 from solver.plan.reason import count
-from solver.policy.provisioning import Provisioning
+from solver.policy.node_requests import Provisioning
 from solver.policy.reservation import DeclaredReservation
 
 HELD = "provisioned."

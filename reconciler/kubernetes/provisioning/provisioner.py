@@ -17,7 +17,7 @@ from reconciler.kubernetes.provisioning.templates import name_of, request_of, te
 from reconciler.model.clock import Clock
 from solver.model.workload import JobName
 from solver.plan.reason import count
-from solver.policy.provisioning import Provisioning
+from solver.policy.node_requests import Provisioning
 
 REST_S: Final = 30.0
 """After a request could not be made, for one job, it is tried again so much later."""

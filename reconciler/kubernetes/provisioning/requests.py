@@ -13,7 +13,7 @@ from reconciler.kubernetes.objects.resource import Resource
 from reconciler.kubernetes.objects.wire import Meta, Wire
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
-from solver.policy.provisioning import Provisioning
+from solver.policy.node_requests import Provisioning
 
 KINDS: Final = (
     Resource("autoscaling.x-k8s.io/v1", "provisioningrequests"),

@@ -9,7 +9,7 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.kubernetes.provisioning.decisions import Asking
 from solver.model.document import digest
-from solver.policy.provisioning import Provisioning
+from solver.policy.node_requests import Provisioning
 
 Sent = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from reconciler.kubernetes.provisioning.decisions import HELD
 from reconciler.kubernetes.provisioning.requests import RequestStanding
 from solver.model.workload import JobName
 from solver.plan.reason import count
-from solver.policy.provisioning import Provisioning
+from solver.policy.node_requests import Provisioning
 from solver.policy.reservation import DeclaredReservation
 
 

@@ -30,7 +30,7 @@ from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Inadmissible, Verdict, Waits
 from solver.plan.reasons import CapacityReason, HeldReason
 from solver.plan.refusals import NeverFits
-from solver.policy.provisioning import Provisioning
+from solver.policy.node_requests import Provisioning
 from tests.reconciler.kubernetes.control.test_sight import GANG, a_worker, sight_of
 from tests.reconciler.kubernetes.samples import Sent, node, pod
 
