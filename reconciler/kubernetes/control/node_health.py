@@ -97,7 +97,7 @@ def leaving_drained(sight: Sight, records: Collection[NodeHealth], policy: Polic
         return
     for gang in in_order(sight.cluster.index.gangs):
         job = gang.job
-        if job is None or not any(task.node in drained for task in job.placement):
+        if job is None or job.phase == "stopping" or not any(task.node in drained for task in job.placement):
             continue
         asked = eviction_record_in(gang, sight.pods)
         if asked is None:

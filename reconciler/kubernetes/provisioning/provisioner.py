@@ -73,8 +73,13 @@ class NodeProvisioner:
     async def _ask(self, asking: Asking, rules: Provisioning) -> bool:
         kind = self._kind()
         try:
-            for number, (pod, _) in enumerate(asking.pods):
-                sent = await self._api.get(PODS.path(asking.namespace, pod), dict[str, Any])
+            pods = [await self._api.get(PODS.path(asking.namespace, pod), dict[str, Any]) for pod, _ in asking.pods]
+        except NotFoundError:
+            return False  # one of its pods has just gone
+        except KubernetesError as error:
+            return self._refused(asking, error, str(error))
+        try:
+            for number, sent in enumerate(pods):
                 with suppress(ConflictError):  # made before, and its answer or its request did not come to be
                     template = template_of(asking, number, sent)
                     await self._api.create(TEMPLATES.path(asking.namespace), template, self._check)
@@ -83,9 +88,7 @@ class NodeProvisioner:
                 await self._api.create(kind.path(asking.namespace), request, self._check)
         except KubernetesError as error:
             why = "the cluster has no ProvisioningRequests" if isinstance(error, NotFoundError) else str(error)
-            self._failed[asking.job] = self._clock.monotonic_s() + REST_S, why
-            self._log.warning("nodes-not-asked-for", job=asking.job, error=str(error))
-            return False
+            return self._refused(asking, error, why)
         name = name_of(asking)
         self._unseen[asking.namespace, name] = self._clock.monotonic_s() + UNSEEN_S
         told = (
@@ -93,6 +96,11 @@ class NodeProvisioner:
         )
         self._note("nodes-asked-for", asking.job, told)
         return True
+
+    def _refused(self, asking: Asking, error: KubernetesError, why: str) -> bool:
+        self._failed[asking.job] = self._clock.monotonic_s() + REST_S, why
+        self._log.warning("nodes-not-asked-for", job=asking.job, error=str(error))
+        return False
 
     async def _take_back(self, taken: TakingBack) -> bool:
         request = taken.request
