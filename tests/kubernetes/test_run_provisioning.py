@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from hack.kubernetes.cluster import Cluster
+from reconciler.client import ApiError
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError
 from reconciler.kubernetes.objects.resource import NODES, PODS
@@ -152,8 +153,13 @@ async def until_none(api: Api, space: str) -> None:
 
 
 def told_of(plane: ControlPlane, job: str, words: str) -> None:
+    def said() -> bool:
+        with suppress(ApiError):  # its pods may not have been seen yet
+            return any(words in known for known in client.why(JobName(job)).words)
+        return False
+
     with plane.client() as client:
-        until(words, lambda: any(words in known for known in client.why(JobName(job)).words))
+        until(words, said)
 
 
 def test_nodes_are_asked_for_kept_for_the_gang_that_asked_and_the_request_ends_with_its_start(
