@@ -207,6 +207,15 @@ def test_nodes_that_came_for_one_job_are_its_own_whatever_queue_it_is_of(whom: s
         ]
 
 
+def test_of_two_jobs_of_one_queue_only_the_one_that_they_came_for_has_them() -> None:
+    policy = policy_with(document(0, 120, nodes=("n1",), queue=None, job=JobName("another")))
+    both = [waiting("others", None), msgspec.structs.replace(waiting("others", None), name=JobName("another"))]
+    world = snapshot_of(Instant(MINUTE), [node("n1", 2)], both)
+    plan = solve(world, policy, optimise)
+    assert violations(world, policy, plan) == ()
+    assert [step.job for step in plan.steps if isinstance(step, Bind)] == ["another"]
+
+
 def test_the_checker_finds_cpu_of_a_whole_node_that_is_lent() -> None:
     policy = policy_with(document(0, 120, nodes=("n1",)))
     cpu_only = job("one", "others", 1, 0, cpu=4)

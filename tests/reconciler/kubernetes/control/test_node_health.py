@@ -234,6 +234,17 @@ def test_an_elastic_gang_goes_on_without_the_tasks_that_it_can_do_without() -> N
     assert step.only == ()
 
 
+def test_an_elastic_gang_that_would_lose_a_whole_role_leaves_as_a_whole() -> None:
+    alone = on(0, "n1", **{names.GANG_SIZE: "2", names.ROLE: "head"})
+    others = [on(number, "n2", **{names.GANG_SIZE: "2", names.ROLE: "worker"}) for number in (1, 2, 3)]
+    sight = sight_of([node("n1"), node("n2")], [alone, *others])
+    job = sight.gangs[GANG].job
+    assert job is not None
+    assert all(group.least for group in job.spec.task_groups), "or this says nothing"
+    (step,) = leaving_drained(sight, (DRAINED,), POLICY)
+    assert step.only == ()
+
+
 def test_what_was_asked_is_written_and_not_asked_again_and_counts_as_no_eviction() -> None:
     pods = [on(0, "n1"), on(1, "n2"), on(2, "n2")]
     sight = sight_of([node("n1"), node("n2")], pods)
