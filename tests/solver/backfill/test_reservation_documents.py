@@ -208,9 +208,9 @@ def test_nodes_that_came_for_one_job_are_its_own_whatever_queue_it_is_of(whom: s
 
 
 def test_of_two_jobs_of_one_queue_only_the_one_that_they_came_for_has_them() -> None:
-    policy = policy_with(document(0, 120, nodes=("n1",), queue=None, job=JobName("another")))
+    policy = policy_with(document(0, 120, nodes=("n1", "n2"), queue=None, job=JobName("another")))
     both = [waiting("others", None), msgspec.structs.replace(waiting("others", None), name=JobName("another"))]
-    world = snapshot_of(Instant(MINUTE), [node("n1", 2)], both)
+    world = snapshot_of(Instant(MINUTE), [node("n1", 2), node("n2", 2)], both)
     plan = solve(world, policy, optimise)
     assert violations(world, policy, plan) == ()
     assert [step.job for step in plan.steps if isinstance(step, Bind)] == ["another"]
