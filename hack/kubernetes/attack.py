@@ -40,6 +40,7 @@ from reconciler.kubernetes.client.pace import RateLimiter
 from reconciler.kubernetes.client.refusals import NotFoundError, RefusedError
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import LEASES, NODES, PODS, VOLUME_CLAIMS, Resource
+from reconciler.kubernetes.provisioning.requests import TEMPLATES
 from reconciler.kubernetes.status.events import EVENTS
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.backend import Epoch
@@ -255,6 +256,14 @@ def _at_claims() -> list[Attempt]:
 def _at_policies() -> list[Attempt]:
     return [
         _refused("write an Event in a kubelet's name", _create(EVENTS.path(TENANT), _event("kubelet"))),
+        _refused(
+            "make a PodTemplate that no request of Quorate's names",
+            _create(TEMPLATES.path(TENANT), _template("mine", {})),
+        ),
+        _refused(
+            "make a PodTemplate in kube-system",
+            _create(TEMPLATES.path(SYSTEM), _template("quorate-mine", {names.PROVISIONING: "true"})),
+        ),
         _refused("take the scope away", lambda api: api.delete(POLICY_BINDINGS.path("", "quorate-scope"))),
         _refused("change the fence", _patch(POLICIES.path("", "quorate-fence"), {"spec": {"failurePolicy": "Ignore"}})),
         _refused(
@@ -262,6 +271,11 @@ def _at_policies() -> list[Attempt]:
             _patch(NAMESPACES.path("", SHARED), {"metadata": {"labels": {"quorate.dev/shared": None}}}),
         ),
     ]
+
+
+def _template(name: str, labels: dict[str, str]) -> dict[str, Any]:
+    containers = [{"name": "main", "image": "evil.example/any"}]
+    return {"metadata": {"name": name, "labels": labels}, "template": {"spec": {"containers": containers}}}
 
 
 def _event(controller: str) -> dict[str, Any]:

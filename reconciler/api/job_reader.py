@@ -194,7 +194,7 @@ class JobReader:
         """Why a job is where it is."""
         view = job_view(self._services, record)
         verdict = self._services.verdict(record.name) if view.outcome is None else None
-        words = words_of(view, verdict, self._nodes())
+        words = words_of(view, verdict, self._nodes(), self._services.sighted().words.get(record.name, ()))
         if not _readable(record, rights):
             words = tuple(map(first_line, words))
         return Why(name=record.name, state=view.state, verdict=verdict, words=words, would_help=help_of(view, verdict))

@@ -167,8 +167,10 @@ def live_states(services: Services) -> dict[JobState, int]:
     return dict(found)
 
 
-def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> tuple[str, ...]:
-    """Why a job is where it is, as sentences, the most telling first. `nodes`: all that are known."""
+def words_of(
+    view: JobView, verdict: Verdict | None, nodes: Iterable[Node], told: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Why a job is where it is, as sentences, the most telling first. `nodes`: all that are known; `told`: by the backend."""
     if view.outcome is not None:
         return (view.outcome.message,)
     if view.tasks:
@@ -177,12 +179,12 @@ def words_of(view: JobView, verdict: Verdict | None, nodes: Iterable[Node]) -> t
         apart = (f"its tasks are {extent}",) if extent else ()
         held = f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}"
         degraded = (f"it is degraded: {view.degraded}",) if view.degraded else ()
-        return (*_stuck_words(view), *degraded, held, *apart, *_idle_words(view), *_warned_words(view))
+        return (*_stuck_words(view), *told, *degraded, held, *apart, *_idle_words(view), *_warned_words(view))
     if view.block is not None:
         return (str(view.block),)
     boosted = (str(view.boost),) if view.boost else ()
     said = verdict_words(verdict) if verdict else ("no round has looked at it yet",)
-    return (*said, *view.budget_limits, *boosted)
+    return (*said, *told, *view.budget_limits, *boosted)
 
 
 def help_of(view: JobView, verdict: Verdict | None) -> tuple[str, ...]:

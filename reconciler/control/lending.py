@@ -44,7 +44,7 @@ def lendable(job: Job, policy: Policy, tree: QueueTree) -> bool:
     """
     known, path = policy.priority_class(job), tree.path(job.spec.queue)
     may_leave = known is not None and (known.preemptible or known.may_borrow)
-    kept = any(reservation.admits(path, job.user) for reservation in policy.reservations)
+    kept = any(reservation.admits(path, job.user, job.name) for reservation in policy.reservations)
     is_there = job.phase == "running" and whole_gpus(job.placement) is not None and bool(path)
     return is_there and may_leave and not kept and draining(tree, job.spec.queue) is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -15,6 +16,12 @@ LEASE_LEAST: Final = Duration(10_000)
 """Two beats of an agent."""
 
 
+_WELL: Final = {"Ready": "True"} | dict.fromkeys(
+    ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"), "False"
+)
+"""What the conditions of a kubelet say of nodes that are well (core/v1)."""
+
+
 def health_problems(documents: Sequence[Declaration[HealthPolicy]]) -> Iterator[Problem]:
     """Everything that their schema can't say."""
     for health in documents[1:]:
@@ -22,10 +29,35 @@ def health_problems(documents: Sequence[Declaration[HealthPolicy]]) -> Iterator[
         yield health.problem(("kind",), "second-health-policy", message, ONE_OF_A_KIND)
     for health in documents:
         yield from _time_problems(health)
+        yield from _node_problems(health)
         nic = health.value.nic
         if not nic.names and nic != HealthPolicy().nic:
             message, fix = "no network interface is named, so nothing is judged", "List them under names."
             yield health.problem(("spec", "nic"), "unused-rule", message, fix)
+
+
+def _node_problems(health: Declaration[HealthPolicy]) -> Iterator[Problem]:
+    """Rules about Kubernetes nodes that speak against every node, or that say the same twice."""
+    policy = health.value
+    for number, rule in enumerate(policy.conditions):
+        if _WELL.get(rule.type) in rule.status:
+            message = f"{rule.type} is {_WELL[rule.type]} on every node that is well"
+            least = '["False", Unknown]' if rule.type == "Ready" else '["True"]'
+            fix = f"Write the statuses that speak against a node, such as status: {least}."
+            yield health.problem(("spec", "conditions", number), "condition-of-well-nodes", message, fix)
+    subjects = {
+        "conditions": [rule.subject for rule in policy.conditions],
+        "taints": [rule.subject for rule in policy.taints],
+        "labels": [rule.subject for rule in policy.labels],
+    }
+    for field, said in subjects.items():
+        known = Counter[str]()
+        for number, subject in enumerate(said):
+            known[subject] += 1
+            if known[subject] > 1:
+                message = f"{subject} is said above already"
+                fix = "Take one of them away; a rule with another action may stand beside it."
+                yield health.problem(("spec", field, number), "second-rule", message, fix)
 
 
 def _time_problems(health: Declaration[HealthPolicy]) -> Iterator[Problem]:
@@ -44,6 +76,9 @@ def _time_problems(health: Declaration[HealthPolicy]) -> Iterator[Problem]:
         (("spec", "throttle", "for"), policy.throttle.held),
         (("spec", "nic", "downFor"), policy.nic.down_for),
         (("spec", "straggler", "for"), policy.straggler.held),
+        *((("spec", "conditions", number, "for"), rule.held) for number, rule in enumerate(policy.conditions)),
+        *((("spec", "taints", number, "for"), rule.held) for number, rule in enumerate(policy.taints)),
+        *((("spec", "labels", number, "for"), rule.held) for number, rule in enumerate(policy.labels)),
     )
     shortest = min(policy.suspect_ttl, policy.bad_node_ttl)
     for at, span in held:

@@ -76,11 +76,62 @@ class NodeTest(Document, frozen=True):
     timeout: Duration = Duration(300_000)
 
 
+ConditionStatus = Literal["True", "False", "Unknown"]
+"""Of a condition of a Kubernetes node. Unknown: what sets it has not been heard of for a while."""
+
+TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class ConditionRule(Document, frozen=True, rename={"held": "for"}):
+    """A condition of a Kubernetes node that has had one of these statuses for so long: its kubelet's, Node Problem Detector's …"""
+
+    type: str
+    action: Action
+    status: tuple[ConditionStatus, ...] = ("True",)
+    held: Duration = Duration(0)
+
+    @property
+    def subject(self) -> str:
+        """What tells it from other rules; how long it takes does not."""
+        return f"{self.type}={'|'.join(sorted(self.status))} {self.action}"
+
+
+class TaintRule(Document, frozen=True, rename={"held": "for"}):
+    """A taint that a Kubernetes node has had for so long. `value`, `effect` None: whichever it has."""
+
+    key: str
+    action: Action
+    value: str | None = None
+    effect: TaintEffect | None = None
+    held: Duration = Duration(0)
+
+    @property
+    def subject(self) -> str:
+        """As of a ConditionRule."""
+        value = "" if self.value is None else f"={self.value}"
+        return f"{self.key}{value}:{self.effect or '*'} {self.action}"
+
+
+class LabelRule(Document, frozen=True, rename={"held": "for"}):
+    """A label that a Kubernetes node has had for so long, with one of these values; none named: with whichever."""
+
+    key: str
+    action: Action
+    values: tuple[str, ...] = ()
+    held: Duration = Duration(0)
+
+    @property
+    def subject(self) -> str:
+        """As of a ConditionRule."""
+        return f"{self.key}={'|'.join(sorted(self.values)) or '*'} {self.action}"
+
+
 class HealthPolicy(Document, frozen=True):
     """A finding counts until `bad_node_ttl` after it was seen last, one that only makes suspect until `suspect_ttl` after.
 
     A node without news of its agent for `node_lease` is not ready. `lost`: what follows for a node that was not ready for
-    `node_lost_after`; `gpu_lost`: for a GPU that does not answer its driver.
+    `node_lost_after`; `gpu_lost`: for a GPU that does not answer its driver. `conditions`, `taints`, `labels`: what follows from
+    those of a Kubernetes node.
     `test`: what a drained node has to pass when its time is over; None: nothing. `max_unhealthy`: the most of a pool's nodes that
     is cordoned or drained at once, rounded up.
     """
@@ -94,6 +145,9 @@ class HealthPolicy(Document, frozen=True):
     throttle: ThrottleRule = ThrottleRule()
     nic: NicRule = NicRule()
     straggler: StragglerRule = StragglerRule()
+    conditions: tuple[ConditionRule, ...] = ()
+    taints: tuple[TaintRule, ...] = ()
+    labels: tuple[LabelRule, ...] = ()
     suspect_ttl: Duration = Duration(3_600_000)
     bad_node_ttl: Duration = Duration(24 * 3_600_000)
     test: NodeTest | None = None

@@ -11,6 +11,7 @@ from solver.model.quantities import Instant
 FindingKind = Literal[
     "lost", "nic-down", "nic-slow", "straggler", "throttled", "uncorrectable", "remap-pending", "remap-failed",
     "gpu-lost", "xid-application", "xid-reset", "xid-drain", "xid-replace",
+    "condition", "taint", "label",
 ]  # fmt: skip
 
 PartState = Literal["well", "suspect", "cordoned", "drained"]

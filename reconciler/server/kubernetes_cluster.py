@@ -34,6 +34,7 @@ from reconciler.kubernetes.control.runner import PodRunner
 from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs, SeenPlane
 from reconciler.kubernetes.objects.pod_ownership import PodOwnership
+from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.watch_status import FollowedFigures
 from reconciler.server.alerts import alert_services
@@ -94,7 +95,8 @@ def parts_on_kubernetes(
 
     rounds = round_worker(settings, clock, log, closing)
     of_git = git.standing, rounds, clock, SystemRandom(), partial(_stalled, git.standing)
-    handed, beside = Handed(memory, store.interventions, *of_git, log), _showing(settings, on, git.standing, log)
+    handed = Handed(memory, store.interventions, store.health, *of_git, log)
+    beside = _showing(settings, on, git.standing, log)
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
         return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)
@@ -103,7 +105,7 @@ def parts_on_kubernetes(
     reporter = Reporter(metrics, log, clock, tally, trace, history.rounds(1))
     runner = PodRunner(connect, clock, reporter.hear)
     use = exported_use(on.dcgm, store.gpu_uses, git.standing, lambda: runner, lambda: memory.epoch, clock, log)
-    _count(metrics, store, FollowedFigures(runner), tally, *use.figures)
+    _count(metrics, store, FollowedFigures(runner), HealthFigures(store.health), tally, *use.figures)
     jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
     stores = store.checkpoints, store.interventions, store.health
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)

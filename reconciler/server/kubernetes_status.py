@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from reconciler.api.payloads import BEHIND, NOT_KEPT, Condition
 from reconciler.control.control import NoPolicyError, PolicySource
+from reconciler.documents.operations import Operations
 from reconciler.kubernetes.control.limits import with_idle_limits
 from reconciler.model.budget import GpuBudget
 from reconciler.model.idle_policy import IdlePolicy
 from reconciler.model.watch_status import FollowedKind, behind
+from solver.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +34,30 @@ class KubernetesStatus:
 
     def _not_kept(self) -> Iterator[Condition]:
         try:
-            _, policy, _, operations = self.policies.current()
+            in_force = self.policies.current()
         except NoPolicyError:
             return
-        classes = list(with_idle_limits(policy))
-        if classes:
-            message = f"it is not seen what pods do, so the idle limits of the PriorityClasses {', '.join(classes)} end no job"
-            yield Condition(NOT_KEPT, status=True, reason="IdleLimits", message=message)
-        if operations.idle:
-            message = f"it is not seen what pods do: {_named('IdlePolicies', operations.idle)} warn no job"
-            yield Condition(NOT_KEPT, status=True, reason="IdlePolicies", message=message)
-        if operations.budgets:
-            message = f"what pods held is not on record: {_named('Budgets', operations.budgets)} hold no job back"
-            yield Condition(NOT_KEPT, status=True, reason="Budgets", message=message)
+        unkept = dict(_unkept(in_force.policy, in_force.operations))
+        if unkept:
+            yield Condition(NOT_KEPT, status=True, reason=next(iter(unkept)), message="; ".join(unkept.values()))
+
+
+def _unkept(policy: Policy, operations: Operations) -> Iterator[tuple[str, str]]:
+    """By a stable word, what is asked for in vain."""
+    classes, health = list(with_idle_limits(policy)), operations.health
+    if classes:
+        told = f"so the idle limits of the PriorityClasses {', '.join(classes)} end no job"
+        yield "IdleLimits", f"it is not seen what pods do, {told}"
+    if operations.idle:
+        yield "IdlePolicies", f"it is not seen what pods do: {_named('IdlePolicies', operations.idle)} warn no job"
+    if operations.budgets:
+        yield "Budgets", f"what pods held is not on record: {_named('Budgets', operations.budgets)} hold no job back"
+    if health is not None and health.test is not None:
+        told = f"so the test of the HealthPolicy ({health.origin}) is not run"
+        yield (
+            "NodeTest",
+            f"nothing of Quorate runs on nodes, {told}: drained nodes come back after {health.bad_node_ttl}",
+        )
 
 
 def _named(kind: str, documents: Sequence[IdlePolicy] | Sequence[GpuBudget]) -> str:

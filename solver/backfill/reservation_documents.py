@@ -76,12 +76,13 @@ def kept_from(
     """The candidates, each with the documents that hold it back; alike only where these are the same."""
     if not declared:
         return tuple(candidates)
+    by_name = {known.job for known in policy.reservations}
     known: dict[object, int] = {}
     holders: dict[object, Against] = {}
     found = []
     for candidate in candidates:
         job = candidate.job
-        asks = (job.spec.queue, job.user, policy.time_limit(job))
+        asks = (job.spec.queue, job.user, policy.time_limit(job), job.name if job.name in by_name else None)
         if asks not in holders:
             holders[asks] = frozenset(held.holder for held in declared if _holds_back(held, job, policy, tree, now))
         against = holders[asks]
@@ -111,7 +112,7 @@ def _holds_back(held: Reservation, job: Job, policy: Policy, tree: QueueTree, no
 def is_for(held: Reservation, job: Job, policy: Policy, tree: QueueTree) -> bool:
     """Whether the job may use what the document keeps."""
     document = policy.reservation(held.holder)
-    return document is None or document.admits(tree.path(job.spec.queue), job.user)
+    return document is None or document.admits(tree.path(job.spec.queue), job.user, job.name)
 
 
 def _end(job: Job, policy: Policy, now: Instant) -> Instant | None:

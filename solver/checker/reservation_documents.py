@@ -155,6 +155,8 @@ class _Court:
         return len(node.gpus) if node else None
 
     def _may_use(self, document: DeclaredReservation, job: Job) -> bool:
+        if document.job is not None:
+            return job.name == document.job
         inside = document.queue is None or document.queue in self.case.lookup.on_path(job.spec.queue)
         return inside and (document.users is None or job.user in document.users)
 

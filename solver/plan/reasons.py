@@ -215,7 +215,8 @@ class TooClose(Reason, frozen=True, tag="spread"):
 class ReservedFor(Reason, frozen=True, tag="reserved-for"):
     """It would fit now, but might still run at the instant from which what it would use is held for another gang.
 
-    Or for a Reservation document, which does not let it in: then `until` when, and its place in Git.
+    Or for a Reservation document, which does not let it in: then `until` when, and its place in Git. Without either: nodes that
+    came for another job alone.
     """
 
     holder: JobName
@@ -228,7 +229,8 @@ class ReservedFor(Reason, frozen=True, tag="reserved-for"):
         document = declared_name(self.holder)
         if document is not None:
             kept = f"Reservation {document}{at(self.origin)} holds {self.gpus} GPUs for others"
-            return f"{kept} from {self.start} until {self.until}; it would not end before that"
+            until = f" until {self.until}" if self.until is not None else ""
+            return f"{kept} from {self.start}{until}; it would not end before that"
         return f"would not end before {self.start}, from when {self.gpus} GPUs are held for {self.holder}"
 
 

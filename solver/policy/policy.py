@@ -16,6 +16,7 @@ from solver.policy.guardrails import Guardrails
 from solver.policy.harm import Convergence, Evictions, Protection
 from solver.policy.host_share import HostQuota, HostShare, Resource, resource_of
 from solver.policy.images import ImagePolicy
+from solver.policy.node_requests import Provisioning
 from solver.policy.ordering import Ordering
 from solver.policy.reservation import DeclaredReservation
 from solver.policy.type_weights import GpuTypeWeight, by_name
@@ -195,7 +196,7 @@ class SchedulingPolicy(Document, frozen=True):
     `usage_half_life`: after how long half of what a queue has held is forgotten; None: the past does not count.
     `host_share`: what a GPU carries of CPU and memory, for pools where that is not an equal part (policy/host_share).
     `gpu_nodes_for`: which jobs may be on nodes that have GPUs. `unlisted_namespaces`: what holds for those that no queue lists.
-    `gpu_use`: what is kept of what GPUs do.
+    `gpu_use`: what is kept of what GPUs do. `provisioning`: how nodes are asked of an autoscaler; None: they are not.
     """
 
     default_priority_class: str = ""
@@ -222,6 +223,7 @@ class SchedulingPolicy(Document, frozen=True):
     keep_placements: Duration = Duration(400 * 86_400_000)
     unlisted_namespaces: UnlistedNamespaces = "allowed"
     gpu_use: GpuUseRecords = GpuUseRecords()
+    provisioning: Provisioning | None = None
 
 
 class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
@@ -371,6 +373,7 @@ _UNREAD_BY_ROUNDS = {
     "logs": SchedulingPolicy().logs,
     "keep_placements": SchedulingPolicy().keep_placements,
     "gpu_use": SchedulingPolicy().gpu_use,
+    "provisioning": None,
 }
 
 

@@ -29,14 +29,18 @@ class DeclaredReservation(Document, frozen=True):
     count: int | None = None
     gpus_per_node: int | None = None
     origin: str = ""
+    job: JobName | None = None
+    """Nodes that came for this job alone, which no document in Git says."""
 
     @property
     def holder(self) -> JobName:
         """What its capacity is kept for, in snapshots and plans."""
         return declared_holder(self.name)
 
-    def admits(self, path: Collection[QueueName], user: str) -> bool:
-        """Whether a job of a queue with this path, and of this user, may use what is kept."""
+    def admits(self, path: Collection[QueueName], user: str, job: JobName) -> bool:
+        """Whether a job of this name, of a queue with this path, and of this user, may use what is kept."""
+        if self.job is not None:
+            return self.job == job
         return (self.queue is None or self.queue in path) and (self.users is None or user in self.users)
 
     def overlaps(self, start: Instant, until: Instant | None) -> bool:

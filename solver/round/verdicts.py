@@ -169,7 +169,8 @@ class Waiting:
                 gpus = MilliGpu(sum(task.gpus for task in held.tasks))
                 document = self.policy.reservation(held.holder)
                 origin = document.origin if document else ""
-                yield ReservedFor(held.holder, held.start, gpus, held.until if document else None, origin)
+                until = held.until if document and document.job is None else None
+                yield ReservedFor(held.holder, held.start, gpus, until, origin)
 
     def _opens_late(self, candidate: StartCandidate) -> Instant | None:
         """When the types are open to it that are not yet; None: all are."""

@@ -60,7 +60,7 @@ async def scene(cluster: Cluster) -> AsyncIterator[Scene]:
         await seen(mirror, lambda: mirror.pods.get(pod) is not None)
         unused: Any = mock.Mock()
         no_nodes: Any = mock.Mock(follow=mock.AsyncMock(), is_seen=lambda _: True)
-        parts = (unused, unused, unused, unused, unused, unused, no_nodes)
+        parts = (unused, unused, unused, unused, unused, unused, no_nodes, unused)
         hands = KubernetesActuator(writes, lambda: lead, *parts, mirror, unused, unused, CLOCK, structlog.get_logger())
         yield Scene(hands, mirror, proxy, straight, pod, made["metadata"]["uid"])
 

@@ -147,7 +147,17 @@ def live(given: Given) -> None:
         cluster = ClusterConnection(credentials, 500.0, 1_000, NAMESPACE, LEASE, holder, TIMING, ROLL_FORWARD_S)
 
         def connect() -> AbstractAsyncContextManager[PodPlane]:
-            parts = memory, store.interventions, FixedPolicy(), solver_with(None), clock, SystemRandom(), str, log
+            parts = (
+                memory,
+                store.interventions,
+                store.health,
+                FixedPolicy(),
+                solver_with(None),
+                clock,
+                SystemRandom(),
+                str,
+                log,
+            )
             return acting_plane(cluster, Handed(*parts))
 
         runner = PodRunner(connect, clock, _telling(said.write), PACE)

@@ -13,7 +13,7 @@ from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.saves import Hook, checkpointed_at, hook_of, saves, termination_of
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.model.causes import why_evicted
-from solver.model.inflight import Intent
+from solver.model.inflight import Intent, IntentKind
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 from solver.plan.plan import Evict as EvictStep
@@ -33,7 +33,18 @@ class TimeUp(NamedTuple):
     over_at: Instant
 
 
-EvictionRequest = EvictStep | Shrink | Release | TimeUp
+class LeaveNode(NamedTuple):
+    """A gang is to leave nodes that are drained, as `why` says, and goes on elsewhere. `only`: its pods there, by uid, where it can
+    do without them; (): it leaves as a whole."""
+
+    job: JobName
+    attempt: int
+    why: str
+    grace: Duration
+    only: tuple[str, ...] = ()
+
+
+EvictionRequest = EvictStep | Shrink | Release | TimeUp | LeaveNode
 
 
 class TellPods(NamedTuple):
@@ -155,6 +166,10 @@ def eviction_record_of(step: EvictionRequest, pods: Sequence[Pod], now: Instant)
         case Release(job, attempt):
             intent = Intent("stop", job, attempt, now, now.after(END_GRACE), stage="saves")
             return EvictionRecord(bearer, intent, "it did not become ready in time")
+        case LeaveNode(job, attempt, why, grace, only):
+            kind: IntentKind = "shrink" if only else "stop"
+            intent = Intent(kind, job, attempt, now, now.after(grace), purpose="requeue", stage="saves")
+            return EvictionRecord(bearer, intent, why, only)
         case TimeUp(job, attempt, limit, over_at):
             intent = Intent("stop", job, attempt, now, over_at, stage="saves")
             return EvictionRecord(bearer, intent, f"its time limit of {limit} is over", limit=limit)
@@ -162,6 +177,8 @@ def eviction_record_of(step: EvictionRequest, pods: Sequence[Pod], now: Instant)
 
 def uids_of(gang: PodGang, step: EvictionRequest) -> frozenset[str] | None:
     """The pods that a step means; None: all of the gang."""
+    if isinstance(step, LeaveNode):
+        return frozenset(step.only) or None
     if not isinstance(step, Shrink):
         return None
     tasks = {(task.group, task.index) for task in step.tasks}

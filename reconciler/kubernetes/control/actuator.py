@@ -14,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.kubernetes.binder.admissions import Admissions
 from reconciler.kubernetes.binder.binding import Binder, GangOutcome, Leads, PodOutcome
 from reconciler.kubernetes.binder.eviction import Evictor, Outcome, Seen
-from reconciler.kubernetes.binder.eviction_steps import TimeUp
+from reconciler.kubernetes.binder.eviction_steps import LeaveNode, TimeUp
 from reconciler.kubernetes.binder.gang_sizes import GangSizes
 from reconciler.kubernetes.binder.journal import GangBinding, PodBinding
 from reconciler.kubernetes.binder.nominations import Nominator
@@ -26,6 +26,7 @@ from reconciler.kubernetes.client.refusals import ConflictError, NotFoundError, 
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.devices import Devices
 from reconciler.kubernetes.control.limits import times_up
+from reconciler.kubernetes.control.node_health import DrainRequests, leaving_drained
 from reconciler.kubernetes.control.partitioner import MigPartitioner
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.control.start_order import StartOrder
@@ -41,9 +42,18 @@ from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from reconciler.kubernetes.objects.workloads import stand_in
-from reconciler.kubernetes.status.occurrences import Occurrence, of_bindings, of_evictions, of_releases, of_remarks
+from reconciler.kubernetes.provisioning.provisioner import NodeProvisioner
+from reconciler.kubernetes.status.occurrences import (
+    Occurrence,
+    of_bindings,
+    of_drains,
+    of_evictions,
+    of_releases,
+    of_remarks,
+)
 from reconciler.model.causes import why_evicted
 from reconciler.model.clock import Clock
+from reconciler.model.health_record import NodeHealth
 from reconciler.protocols.backend import Epoch
 from solver.model.cluster import NodeName
 from solver.model.workload import JobName
@@ -74,6 +84,7 @@ class KubernetesActuator:
     volumes: VolumeClaims
     devices: Devices
     partitioner: MigPartitioner
+    provisioner: NodeProvisioner
     mirror: ClusterCache
     memory: KubernetesState
     happened: Happened
@@ -82,6 +93,7 @@ class KubernetesActuator:
     order: StartOrder = field(init=False)
     sizes: GangSizes = field(init=False)
     admissions: Admissions = field(init=False)
+    _drains: DrainRequests = field(default_factory=DrainRequests)
     _unseen: dict[Key, str] = field(default_factory=dict)
     """Pods that were bound and are not seen to be, with their uids."""
     _unknown: dict[Key, str] = field(default_factory=dict)
@@ -125,8 +137,9 @@ class KubernetesActuator:
             await asyncio.sleep(LOOK_EVERY_S)
         raise UnreachableError(f"the watches have not shown for {BEHIND_S:.0f} s what was written to pods and nodes")
 
-    async def go_on(self, sight: Sight, policy: Policy) -> int:
-        """Finish or give up what is neither bound whole nor gone whole, and end what has run for its time; how much was done."""
+    async def go_on(self, sight: Sight, policy: Policy, health: Collection[NodeHealth] = ()) -> int:
+        """Finish or give up what is neither bound whole nor gone whole, end what has run for its time, and let leave what is on
+        drained nodes; how much was done."""
         finished = await self.finisher.finish(sight.pods, self._ground(sight))
         for _, again in finished.again:
             self._watch_for(again)
@@ -140,6 +153,7 @@ class KubernetesActuator:
         over = list(times_up(sight, policy, self.clock.now()))
         outcomes += await self.evictor.begin(over, _known(sight))
         self._note_near(over, {one.job for one in outcomes if one.event == "limit-near"})
+        outcomes += await self._drained(sight, policy, health, {step.job for step in over})
         self._tell_leaving(outcomes, sight)
         freed = await self.devices.give_back(sight.pods)
         lowered = await self.sizes.lower(sight.cluster.index.outgrown)
@@ -211,6 +225,21 @@ class KubernetesActuator:
         kept = [step for step in steps if step.job not in sight.gangs or not _is_absent(sight.gangs[step.job])]
         if kept:
             await self.promises.keep(kept, sight.gangs, sight.pods)
+
+    async def _drained(
+        self, sight: Sight, policy: Policy, health: Collection[NodeHealth], asked: Collection[JobName]
+    ) -> tuple[Outcome, ...]:
+        """Ask gangs to leave nodes that are drained for their health."""
+        now = self.clock.now()
+        wanted = [step for step in leaving_drained(sight, health, policy) if step.job not in asked]
+        steps = self._drains.due(wanted, now)
+        outcomes = await self.evictor.begin(steps, _known(sight)) if steps else ()
+        self._drains.heard(outcomes, now)
+        begun = {one.job for one in outcomes if one.event not in ("refused", "failed")}
+        leaving = [step for step in steps if step.job in begun]
+        self.memory.note_all(map(_of_drain, leaving))
+        self.happened(of_drains(leaving, sight.gangs))
+        return outcomes
 
     def _note_near(self, steps: Iterable[TimeUp], told: Collection[JobName]) -> None:
         self.memory.note_all(
@@ -352,6 +381,11 @@ def _asked(step: Evict | Shrink | Release) -> HistoryEntry:
             return HistoryEntry("asked-to-shrink", step.job, why_evicted(step), attempt=step.attempt)
         case Release():
             return HistoryEntry(EVICTED, step.job, "it did not become ready in time", "stopping", step.attempt)
+
+
+def _of_drain(step: LeaveNode) -> HistoryEntry:
+    kind, state = ("asked-to-shrink", "") if step.only else (EVICTED, "checkpointing")
+    return HistoryEntry(kind, step.job, step.why, state, step.attempt, "requeue")
 
 
 def _of_leaving(outcome: Outcome, sight: Sight) -> HistoryEntry | None:

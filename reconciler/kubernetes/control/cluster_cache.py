@@ -46,6 +46,8 @@ from reconciler.kubernetes.objects.wire import KubeNode, Pod
 from reconciler.kubernetes.objects.workload_groups import WORKLOAD_GROUPS
 from reconciler.kubernetes.objects.workloads import WORKLOADS, Workload
 from reconciler.kubernetes.objects.world import ClusterModel
+from reconciler.kubernetes.provisioning.requests import KINDS as PROVISIONING_REQUESTS
+from reconciler.kubernetes.provisioning.requests import ProvisioningRequest
 from solver.model.cluster import Node as SolverNode
 from solver.policy.namespace_rules import NamespaceRules
 from solver.policy.policy import Policy
@@ -107,6 +109,7 @@ class ClusterCache:
             self.watch((CAPACITIES,), CsiStorageCapacity, lambda one: self.volumes.capacity(one.before, one.after)),
         )
         self.watch((CSI_NODES,), CsiNode, lambda one: self.volumes.csi_node(one.before, one.after))
+        self.requests = self.watch(PROVISIONING_REQUESTS, ProvisioningRequest)
         self._watch_meaning(LOCAL_QUEUES, self._world.local_queue)
         for group in GROUPS:
             self._watch_meaning(group, self._world.group)

@@ -32,6 +32,7 @@ from reconciler.kubernetes.control.watch_status import say_what_is_behind
 from reconciler.kubernetes.control.writes import PodWrites
 from reconciler.kubernetes.dra.claims import Claims
 from reconciler.kubernetes.objects.resource import LEASES
+from reconciler.kubernetes.provisioning.provisioner import NodeProvisioner
 from reconciler.kubernetes.status.teller import Teller
 
 LEASE_QPS = 10.0, 20
@@ -97,6 +98,9 @@ async def acting_plane(
                 VolumeClaims(api, election, mirror.volumes, memory.note, log),
                 Devices(Claims(api, election.leadership), mirror.devices, memory.note, clock, log),
                 MigPartitioner(api, election, where.mig_configs, clock, memory.note, teller.happened, log),
+                NodeProvisioner(
+                    api, election.leadership, lambda: mirror.requests.standing().resource, clock, memory.note, log
+                ),
                 mirror,
                 memory,
                 teller.happened,

@@ -15,6 +15,7 @@ from reconciler.kubernetes.control.observer import Observer
 from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.status.teller import Teller
 from reconciler.model.clock import Clock
+from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.interventions import Interventions
 
 
@@ -27,6 +28,7 @@ class Handed:
 
     memory: KubernetesState
     interventions: Interventions
+    health: NodeHealths
     policies: PolicySource
     solve: Solve
     clock: Clock

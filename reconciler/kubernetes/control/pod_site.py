@@ -11,19 +11,29 @@ from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, deci
 from reconciler.control.loop import take_pass
 from reconciler.control.passes import Laps, Pass
 from reconciler.kubernetes.binder.budgets import by_namespace
+from reconciler.kubernetes.client.informer import Key
 from reconciler.kubernetes.control.attempts import PodAttempts
 from reconciler.kubernetes.control.geometry import enforceable, geometry_of, with_geometry
+from reconciler.kubernetes.control.node_health import KubeNodeWard
 from reconciler.kubernetes.control.plane import PodPlane
+from reconciler.kubernetes.control.requested_nodes import ask_for_nodes, requests_in, with_holds
 from reconciler.kubernetes.control.sight import Sight, cluster_sight, holders_of, snapshot_from
 from reconciler.kubernetes.objects.wire import KubeNode
+from reconciler.kubernetes.provisioning.decisions import holds
+from reconciler.kubernetes.provisioning.requests import RequestStanding
+from reconciler.kubernetes.provisioning.words import request_words, waiting_words
+from reconciler.kubernetes.status.occurrences import Occurrence
 from reconciler.kubernetes.status.queues import PolicyState
 from reconciler.kubernetes.status.teller import Facts
+from reconciler.lifecycle.health.effects import cordons
 from reconciler.lifecycle.interventions.effects import about
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import Clock
+from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.rounds import RoundRecord
+from solver.model.cluster import NodeName
 from solver.model.inflight import ConvergenceClock
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
@@ -39,11 +49,14 @@ class PodLook:
     policy: Policy
     revision: str
     interventions: tuple[Intervention, ...]
+    health: HealthPolicy | None
+    requests: tuple[RequestStanding, ...] = ()
 
     @property
     def sighted(self) -> BackendReports:
         """As every pass has it."""
-        return BackendReports({node.name: node for node in self.sight.cluster.nodes}, PodAttempts(self.sight))
+        nodes = {node.name: node for node in self.sight.cluster.nodes}
+        return BackendReports(nodes, PodAttempts(self.sight), words=self.sight.words)
 
 
 @dataclass
@@ -76,21 +89,27 @@ class PodSite:
         if self.plane.hands:
             await self.plane.hands.caught_up()
         sight, policy = await _looked(self.plane, in_force.policy)
-        return PodLook(sight, policy, in_force.revision, self.plane.handed.interventions.in_force())
+        requests = requests_in(self.plane.mirror, policy, self.clock.now())
+        sight, policy = self._with_requested(sight, policy, requests)
+        by_hand = self.plane.handed.interventions.in_force()
+        return PodLook(sight, policy, in_force.revision, by_hand, in_force.operations.health, requests)
 
     def accrue(self, look: PodLook) -> None:
         """By what pods hold."""
         self.plane.handed.memory.accrue(look.policy, holders_of(look.sight), look.sight.cluster.nodes)
 
     async def settle(self, look: PodLook) -> int:
-        """Go on with what was begun."""
-        return await self.plane.hands.go_on(look.sight, look.policy) if self.plane.hands else 0
+        """Health of nodes, then what was begun."""
+        handed, hands = self.plane.handed, self.plane.hands
+        ward = KubeNodeWard(handed.health, handed.memory, hands.happened if hands else _unsaid)
+        settled = ward.settle(look.sight.cluster.nodes, self._node, look.health)
+        return settled + (await hands.go_on(look.sight, look.policy, handed.health.all()) if hands else 0)
 
     def observe(self, look: PodLook) -> tuple[Snapshot, Policy]:
         """Join what the watches show with what no object says."""
         memory = self.plane.handed.memory
         memory.look(self._epoch, look.sight)
-        found = snapshot_from(self.clock.now(), look.sight, look.policy, look.interventions, memory.remembered())
+        found = snapshot_from(self.clock.now(), look.sight, look.policy, self.by_hand(look), memory.remembered())
         return found, look.policy
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
@@ -124,6 +143,7 @@ class PodSite:
         """In the promises of the cluster; nothing where it only looks."""
         if self.plane.hands:
             await self.plane.hands.keep_free(plan, look.sight)
+            await ask_for_nodes(self.plane, plan, look.sight, look.policy, look.requests)
 
     async def tell(self, plan: Plan, snapshot: Snapshot, look: PodLook) -> None:
         """Conditions of pods, Events and queues; or what would have been done."""
@@ -133,17 +153,38 @@ class PodSite:
             standing = _standing(self.plane, look.revision, look.interventions)
             postponed = self.plane.hands.order.postponed if self.plane.hands else {}
             sight = look.sight
-            self.plane.teller.note(Facts(plan, sight.cluster, sight.pods, snapshot, look.policy, standing, postponed))
+            awaited = sight.awaited if look.policy.scheduling.provisioning else None
+            of = plan, sight.cluster, sight.pods, snapshot, look.policy
+            self.plane.teller.note(Facts(*of, standing, postponed, awaited))
 
     def by_hand(self, look: PodLook) -> tuple[Intervention, ...]:
-        """As the round knew it."""
-        return look.interventions
+        """As the round knew it, and what is closed for its health: Git does not say that either."""
+        return (*look.interventions, *cordons(self.plane.handed.health.all()))
+
+    def _with_requested(
+        self, sight: Sight, policy: Policy, requests: tuple[RequestStanding, ...]
+    ) -> tuple[Sight, Policy]:
+        """With what is kept for jobs that asked for nodes, and what they are told of that."""
+        rules = policy.scheduling.provisioning
+        if rules is None:
+            return sight, policy
+        held = tuple(holds(requests, sight.cluster, self._node, self.clock.now()))
+        hands = self.plane.hands
+        awaited = waiting_words(hands.provisioner.held_up.items() if hands else ())
+        return replace(sight, awaited={**awaited, **request_words(requests, held, rules)}), with_holds(policy, held)
+
+    def _node(self, name: NodeName) -> KubeNode | None:
+        return self.plane.mirror.nodes.get(Key("", name))
 
 
 async def one_pass(plane: PodPlane) -> tuple[Pass, Sight]:
     """Take one pass. Raises as `take_pass`, and KubernetesError where the API server does not answer."""
     done, look = await take_pass(PodSite(plane))
     return done, look.sight
+
+
+def _unsaid(occurrences: Iterable[Occurrence]) -> None:
+    """What only looks tells the cluster nothing."""
 
 
 async def _looked(plane: PodPlane, policy: Policy) -> tuple[Sight, Policy]:

@@ -8,10 +8,12 @@ from typing import Final, NamedTuple
 from reconciler.control.passes import Pass
 from reconciler.control.quietness import Rest, due_times, rest_after
 from reconciler.kubernetes.control.limits import limit_ends
+from reconciler.kubernetes.control.node_health import without_tests
 from reconciler.kubernetes.control.plane import PodPlane
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.status.conditions import gathered_at
+from reconciler.lifecycle.health.judge import due_times as health_due_times
 from solver.model.quantities import Instant
 
 _FOLLOWED: Final = ("start", "grow")
@@ -49,7 +51,7 @@ class PodQuietness:
         if done.settled or done.refused or done.fault or done.round is not None or self._goes_on(done, sight):
             return
         handed = self._plane.handed
-        due = (*due_times(done), *_due_times(done, sight))
+        due = (*due_times(done), *_due_times(done, sight), *self._health_due(done.snapshot.time))
         rest = rest_after(self._began_s, due, handed.clock)
         self._quiet = _Quiet(self._written, done.revision, handed.stalled(), rest)
 
@@ -63,6 +65,13 @@ class PodQuietness:
             and handed.stalled() == quiet.stalled
             and handed.memory.ledger.written() == quiet.written
         )
+
+    def _health_due(self, now: Instant) -> Iterator[Instant]:
+        """When a node is not well, or well again, though it says nothing new."""
+        policy = self._plane.handed.policies.current().operations.health
+        if policy is not None:
+            dues = health_due_times(self._plane.handed.health.all(), without_tests(policy))
+            yield from (at for at in dues if at > now)
 
     def _goes_on(self, done: Pass, sight: Sight) -> bool:
         """What only looks does nothing of what its plans say, and says it once."""

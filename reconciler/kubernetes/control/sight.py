@@ -15,6 +15,7 @@ from reconciler.kubernetes.binder.journal import StartJournal
 from reconciler.kubernetes.control.starts import starts_of
 from reconciler.kubernetes.mig.geometry import Geometry
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.gang_troubles import gang_troubles
 from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.pod_view import PodView, as_view, view_of
 from reconciler.lifecycle.interventions.effects import about, held_jobs
@@ -48,6 +49,8 @@ class Sight:
     repartitions: tuple[Repartitioning, ...] = ()
     counters: tuple[Tally, ...] = ()
     geometry: Geometry = field(default_factory=Geometry)
+    awaited: Mapping[JobName, str] = field(default_factory=dict)
+    """How it stands with nodes that were asked for, by the gangs that wait for them."""
 
     @property
     def gangs(self) -> Mapping[JobName, PodGang]:
@@ -58,6 +61,14 @@ class Sight:
     def records(self) -> tuple[JobRecord, ...]:
         """Every gang that a round can be asked about, as a job on record; sorted by name."""
         return tuple(map(_record, self.cluster.jobs))
+
+    @cached_property
+    def words(self) -> Mapping[JobName, tuple[str, ...]]:
+        """What is to be said of gangs that wait for nodes, or run on some which are not ready or under pressure."""
+        found: dict[JobName, tuple[str, ...]] = {job: (told,) for job, told in self.awaited.items()}
+        for one in gang_troubles(self.gangs, self.pods, self.cluster.troubles):
+            found[one.gang.name] = (*found.get(one.gang.name, ()), one.sentence)
+        return found
 
     @cached_property
     def claims(self) -> tuple[Claim, ...]:

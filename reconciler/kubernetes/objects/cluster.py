@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from reconciler.kubernetes.objects.held_back import HeldBackObject
 from reconciler.kubernetes.objects.jobs import PodGang, is_elastic
+from reconciler.kubernetes.objects.node_troubles import NodeTrouble
 from reconciler.kubernetes.objects.remarks import Remark
 from solver.model.cluster import Node, NodeName
 from solver.model.node_sets import NodeSet
@@ -108,7 +109,8 @@ class ClusterIndex:
 class KubernetesCluster:
     """Nodes and gangs, sorted by name, what is to be said of nodes, and the sets of nodes that gangs are limited to.
 
-    `held_back`: objects whose pods are not made, sorted by namespace and name. `kept`: the index, where it is at hand.
+    `held_back`: objects whose pods are not made, sorted by namespace and name. `troubles`: nodes that are not ready or
+    under pressure, sorted by name. `kept`: the index, where it is at hand.
     """
 
     nodes: tuple[Node, ...]
@@ -116,6 +118,7 @@ class KubernetesCluster:
     remarks: tuple[tuple[NodeName, Remark], ...]
     node_sets: tuple[NodeSet, ...] = ()
     held_back: tuple[HeldBackObject, ...] = ()
+    troubles: tuple[NodeTrouble, ...] = ()
     kept: ClusterIndex | None = field(default=None, compare=False, repr=False)
 
     @cached_property

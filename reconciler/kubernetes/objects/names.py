@@ -53,6 +53,14 @@ CHECKPOINT_BY: Final = "quorate.dev/checkpoint-by"
 EVICT: Final = "quorate.dev/evict"
 PROMISE: Final = "quorate.dev/promise"
 
+# On requests for nodes, as labels the first and as annotations the others (provisioning/requests.py).
+PROVISIONING: Final = "quorate.dev/provisioning"
+PROVISIONING_JOB: Final = "quorate.dev/provisioning-job"
+PROVISIONING_FOR: Final = "quorate.dev/provisioning-for"
+"""What the job asks for, as a digest: a job that asks for something else needs another request."""
+PROVISIONING_TRY: Final = "quorate.dev/provisioning-try"
+PROVISIONING_NODES: Final = "quorate.dev/provisioning-nodes"
+
 # Our own on nodes: annotations of what is kept for others, and the key of a taint that keeps all others away.
 HEADROOM_CPU: Final = "quorate.dev/headroom-cpu"
 HEADROOM_MEMORY: Final = "quorate.dev/headroom-memory"

@@ -93,17 +93,18 @@ def tolerates_all(tolerations: Iterable[Toleration], taints: Iterable[Taint]) ->
     known = tuple(tolerations)
     soft = CONDITION_TAINTS | {ONLY}
     hard = (taint for taint in taints if taint.effect != "PreferNoSchedule" and taint.key not in soft)
-    return all(any(_tolerates(toleration, taint) for toleration in known) for taint in hard)
+    return all(any(tolerates(toleration, taint) for toleration in known) for taint in hard)
 
 
 def disliked(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> int:
     """How many soft taints (PreferNoSchedule) are not tolerated."""
     known = tuple(tolerations)
     soft = (taint for taint in taints if taint.effect == "PreferNoSchedule")
-    return sum(not any(_tolerates(toleration, taint) for toleration in known) for taint in soft)
+    return sum(not any(tolerates(toleration, taint) for toleration in known) for taint in soft)
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a pod with this toleration puts up with the taint, for however long."""
     if toleration.effect not in ("", taint.effect) or (toleration.key and toleration.key != taint.key):
         return False
     if toleration.operator == "Exists":

@@ -154,6 +154,7 @@ class Toleration(Wire, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    toleration_seconds: int | None = None
 
 
 class Resources(Wire, frozen=True):
@@ -306,6 +307,7 @@ class Taint(Wire, frozen=True):
     key: str
     effect: str
     value: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(Wire, frozen=True):

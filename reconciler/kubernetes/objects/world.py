@@ -21,6 +21,7 @@ from reconciler.kubernetes.objects.inventory import KubeNodeIndex
 from reconciler.kubernetes.objects.jobs import PodGang, gang_of
 from reconciler.kubernetes.objects.membership import GangKey
 from reconciler.kubernetes.objects.neighbours import Saying, means
+from reconciler.kubernetes.objects.node_troubles import NodeTrouble, trouble_of
 from reconciler.kubernetes.objects.nodes import PublishedGpus
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
@@ -60,6 +61,7 @@ class ClusterModel:
         self._gangs: dict[GangKey, PodGang] = {}
         self._index = ClusterIndex()
         self._remarks: dict[NodeName, tuple[Remark, ...]] = {}
+        self._troubles: dict[NodeName, NodeTrouble] = {}
         self._sets: dict[str, NodeSet] = {}
         self._named: Counter[str] = Counter()
         """By how many gangs each set of nodes is named."""
@@ -184,6 +186,7 @@ class ClusterModel:
                 remarks=tuple((name, remark) for name in sorted(self._remarks) for remark in self._remarks[name]),
                 node_sets=tuple(self._sets[name] for name in sorted(self._sets)),
                 held_back=tuple(self._held_back[key] for key in sorted(self._held_back)),
+                troubles=tuple(self._troubles[name] for name in sorted(self._troubles)),
                 kept=self._index.copy(),
             )
         return self._last
@@ -258,6 +261,7 @@ class ClusterModel:
         for name in names:
             node = nodes.get(name)
             remarks = seen[name].remarks if name in seen else ()
+            self._keep_trouble(name, trouble_of(seen[name].wire) if name in seen else None)
             if node is index.nodes.get(name) and remarks == self._remarks.get(name, ()):
                 continue
             self._last = None
@@ -271,6 +275,14 @@ class ClusterModel:
                 index.put_node(node)
         if is_grown:
             index.nodes = dict(sorted(index.nodes.items()))
+
+    def _keep_trouble(self, name: NodeName, trouble: NodeTrouble | None) -> None:
+        if trouble == self._troubles.get(name):
+            return
+        self._last = None
+        self._troubles.pop(name, None)
+        if trouble is not None:
+            self._troubles[name] = trouble
 
     def _meant_by(self, sayings: dict[Saying, PodTerm]) -> set[GangKey]:
         """The gangs with pods that these keep away."""

@@ -32,6 +32,7 @@ from solver.plan.reasons import (
     TooClose,
     Topology,
 )
+from solver.plan.refusals import NeverFits
 from solver.round.advice import what_would_fit
 
 Pods = Mapping[tuple[str, str], Pod]
@@ -52,6 +53,7 @@ INADMISSIBLE: Final = "Inadmissible"
 WAITS_TO_GROW: Final = "WaitsToGrow"
 REPLACES_LOST: Final = "ReplacesLost"
 POSTPONED: Final = "Postponed"
+AWAITS_NODES: Final = "AwaitsNodes"
 
 NODES_WOULD_DO: Final = (
     CapacityReason, NoRoomReason, HostResources, Topology, Bundles, TooClose, ReservedFor, Outranked, EntitledDemandFirst,
@@ -83,15 +85,21 @@ def condition_updates(
     pods: Pods,
     now: Instant,
     postponed: Mapping[JobName, str] = {},
+    awaited: Mapping[JobName, str] | None = None,
 ) -> Iterator[PodConditionUpdate]:
     """One for each pod without a node of which there is something to say; gates of a pod are the API server's to tell.
 
-    `postponed`: gangs that could start and wait for others of the same round, with why.
+    `postponed`: gangs that could start and wait for others of the same round, with why. `awaited`: where nodes are asked of an
+    autoscaler, how that stands for some gangs.
     """
     by_job = {verdict.job: verdict for verdict in verdicts}
     for gang in gangs:
         verdict = by_job.get(gang.name)
         said = _replacing(gang) if _has_lost(gang, verdict, pods) else said_of(gang, verdict)
+        if awaited is not None and said is not None and verdict is not None and wants_nodes(verdict):
+            said = _awaiting(
+                said, awaited.get(gang.name, "nodes are asked for once it has waited long enough for them")
+            )
         if why := postponed.get(gang.name):
             said = ConditionText(POSTPONED, _message(f"waits for the next round: {why}", gang.remarks))
         if said is None or (said.reason == WAITING_FOR_GANG and _gathers(gang, pods, now)):
@@ -131,6 +139,11 @@ def _replacing(gang: PodGang) -> ConditionText:
     lost = f"its gang has {gang.bound} of {len(gang.members)} pods on nodes, and this one comes for one that is gone"
     end = "no room for it now; a gang that is not whole in time (startDeadline) is released"
     return ConditionText(REPLACES_LOST, _message(f"{lost}: {end}", gang.remarks))
+
+
+def _awaiting(said: ConditionText, told: str) -> ConditionText:
+    """Not Unschedulable: an autoscaler would add nodes for each pod beside those that are asked for."""
+    return ConditionText(AWAITS_NODES, _message(f"{told}; {said.message}", ()))
 
 
 def _gathers(gang: PodGang, pods: Pods, now: Instant) -> bool:
@@ -179,6 +192,15 @@ def reason_of(reasons: Sequence[AnyReason]) -> str:
 def spelt(code: object) -> str:
     """`quota-max` is QuotaMax."""
     return "".join(word.capitalize() for word in str(code).split("-"))
+
+
+def wants_nodes(verdict: Verdict) -> bool:
+    """The job waits for nothing but nodes like some that there are: for room, or since all of them together are too few for it."""
+    if isinstance(verdict, Inadmissible):
+        return any(isinstance(one, NeverFits) and one.tasks_that_fit > 0 for one in verdict.reasons) and all(
+            isinstance(one, NeverFits) for one in verdict.reasons
+        )
+    return isinstance(verdict, Waits) and _nodes_would_do(verdict.reasons)
 
 
 def _nodes_would_do(reasons: Sequence[AnyReason]) -> bool:

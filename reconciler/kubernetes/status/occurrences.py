@@ -6,14 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from reconciler.kubernetes.binder.eviction import Event, Outcome
+from reconciler.kubernetes.binder.eviction_steps import LeaveNode
 from reconciler.kubernetes.binder.journal import PodBinding
 from reconciler.kubernetes.binder.partial_starts import ReleasePods
 from reconciler.kubernetes.objects.cluster import KubernetesCluster
+from reconciler.kubernetes.objects.gang_troubles import GangTrouble
 from reconciler.kubernetes.objects.jobs import MemberPod, PodGang
 from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.workloads import WORKLOADS, stand_in
 from reconciler.kubernetes.status.conditions import INADMISSIBLE, REFUSED, ConditionText, PodConditionUpdate
 from reconciler.model.causes import geometry_of, names_of, nodes_of, why_evicted
+from reconciler.model.health_record import PartHealth
 from solver.model.cluster import NodeName
 from solver.model.quantities import MilliGpu
 from solver.model.workload import JobName, TaskPlacement
@@ -21,6 +24,8 @@ from solver.plan.plan import Evict, Nominate, Plan, Release, Repartition, Reserv
 from solver.plan.reason import count
 
 WAITING: Final = "Waiting"
+NODE_NOT_READY: Final = "NodeNotReady"
+NODE_PRESSURE: Final = "NodePressure"
 NODE_REFUSED: Final = "NodeRefused"
 
 
@@ -145,6 +150,22 @@ def of_evictions(outcomes: Iterable[Outcome], gangs: Mapping[JobName, PodGang]) 
             yield Occurrence(the_pod(member), reason, "Evict", outcome.why, warning)
 
 
+def of_drains(steps: Iterable[LeaveNode], gangs: Mapping[JobName, PodGang]) -> Iterator[Occurrence]:
+    """Gangs are to leave nodes that are drained for their health, said of each pod that leaves."""
+    for step in steps:
+        going = (member for member in gangs[step.job].members if not step.only or member.uid in step.only)
+        reason = "Shrinking" if step.only else "Evicting"
+        note = f"{step.why}; it has {step.grace} to save and end, and goes on elsewhere"
+        yield from (Occurrence(the_pod(member), reason, "Evict", note) for member in going)
+
+
+def node_health_occurrence(node: NodeName, part: PartHealth) -> Occurrence:
+    """A node is not well, or is well again: NodeSuspect, NodeCordoned, NodeDrained or NodeWell."""
+    until = f", until {part.until}" if part.until is not None else ""
+    reason = f"Node{part.state.capitalize()}"
+    return Occurrence(_node(node), reason, "JudgeHealth", f"{part.reason}{until}", warning=part.state != "well")
+
+
 def of_releases(releases: Iterable[ReleasePods]) -> Iterator[Occurrence]:
     """Starts of gangs that are given up: their bound pods are deleted."""
     for release in releases:
@@ -178,6 +199,14 @@ def standing_occurrences(
         yield Occurrence(maker, WAITING, "Scheduling", held.why)
     for name, remark in cluster.remarks:
         yield Occurrence(_node(name), NODE_REFUSED, "Inventory", str(remark), warning=True)
+
+
+def trouble_occurrences(troubles: Iterable[GangTrouble]) -> Iterator[Occurrence]:
+    """Gangs run on nodes that are not ready or under pressure: said to their pods there, and to the first of them all."""
+    for one in troubles:
+        reason = NODE_NOT_READY if one.trouble.is_away else NODE_PRESSURE
+        for member in dict.fromkeys((*one.gang.members[:1], *one.pods)):
+            yield Occurrence(the_pod(member), reason, "WatchNode", one.sentence, warning=True)
 
 
 def _node(name: NodeName) -> Regarding:

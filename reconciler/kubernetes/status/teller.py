@@ -12,10 +12,11 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.kubernetes.client.api import Api, Check
 from reconciler.kubernetes.client.refusals import KubernetesError
 from reconciler.kubernetes.objects.cluster import KubernetesCluster, in_order
+from reconciler.kubernetes.objects.gang_troubles import gang_troubles
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.kubernetes.status.conditions import PodConditionUpdate, condition_updates, said_of_absent
 from reconciler.kubernetes.status.events import Events
-from reconciler.kubernetes.status.occurrences import Occurrence, of_plan, standing_occurrences
+from reconciler.kubernetes.status.occurrences import Occurrence, of_plan, standing_occurrences, trouble_occurrences
 from reconciler.kubernetes.status.pod_conditions import PodConditionWriter
 from reconciler.kubernetes.status.queue_status import QueueStatusWriter
 from reconciler.kubernetes.status.queues import PolicyState, QueueObject, queues_of
@@ -45,7 +46,8 @@ _TAKES: Final = {
 
 
 class Facts(NamedTuple):
-    """What a pass knows once it has acted. `postponed`: gangs that its plan starts, and that wait for others of it, with why."""
+    """What a pass knows once it has acted. `postponed`: gangs that its plan starts, and that wait for others of it, with why.
+    `awaited`: how it stands with nodes that were asked for; None: none are."""
 
     plan: Plan
     cluster: KubernetesCluster
@@ -54,6 +56,7 @@ class Facts(NamedTuple):
     policy: Policy
     standing: PolicyState
     postponed: Mapping[JobName, str] = {}
+    awaited: Mapping[JobName, str] | None = None
 
 
 class Teller:
@@ -164,7 +167,9 @@ class Teller:
 
 def _looked_at(facts: Facts, on_change: OnChange) -> tuple[tuple[PodConditionUpdate, ...], list[Occurrence]]:
     """What waiting pods are to say, and what begins to be so."""
-    lacking = tuple(in_order(facts.cluster.index.lacking))
-    told = tuple(condition_updates(lacking, facts.plan.verdicts, facts.pods, facts.snapshot.time, facts.postponed))
+    lacking, at = tuple(in_order(facts.cluster.index.lacking)), facts.snapshot.time
+    told = tuple(condition_updates(lacking, facts.plan.verdicts, facts.pods, at, facts.postponed, facts.awaited))
     absent = said_of_absent(lacking, facts.plan.verdicts, facts.postponed)
-    return told, on_change.fresh(standing_occurrences(told, facts.cluster, absent))
+    troubles = gang_troubles(facts.cluster.index.gangs, facts.pods, facts.cluster.troubles)
+    so = (*standing_occurrences(told, facts.cluster, absent), *trouble_occurrences(troubles))
+    return told, on_change.fresh(so)

@@ -39,9 +39,29 @@ class HealthRule(NamedTuple):
         return max(PAUSE_LEAST, self.held // 4)
 
 
+_NO_RULE: Final = HealthRule("ignore")
+"""Of a finding of which policy says nothing any more."""
+
+
+def rule_of(policy: HealthPolicy, key: FindingKey) -> HealthRule:
+    """The rule of a finding."""
+    known = rules_of(policy).get(key.kind)
+    return known if known is not None else _named_rules(policy).get((key.kind, key.subject), _NO_RULE)
+
+
+@lru_cache(maxsize=8)
+def _named_rules(policy: HealthPolicy) -> Mapping[tuple[FindingKind, str], HealthRule]:
+    """The rules that policy names itself, by what they are about."""
+    return {
+        **{("condition", rule.subject): HealthRule(rule.action, rule.held) for rule in policy.conditions},
+        **{("taint", rule.subject): HealthRule(rule.action, rule.held) for rule in policy.taints},
+        **{("label", rule.subject): HealthRule(rule.action, rule.held) for rule in policy.labels},
+    }
+
+
 @lru_cache(maxsize=8)
 def rules_of(policy: HealthPolicy) -> Mapping[FindingKind, HealthRule]:
-    """The rule of every kind of finding."""
+    """The rule of every kind of finding that has but one."""
     nic, xid, ecc = policy.nic, policy.xid, policy.ecc
     straggler = max(policy.straggler.action, policy.straggler.several, key=_SEVERITY.index)
     return {
@@ -61,15 +81,25 @@ def rules_of(policy: HealthPolicy) -> Mapping[FindingKind, HealthRule]:
     }
 
 
+def due_times(records: Iterable[NodeHealth], policy: HealthPolicy) -> Iterator[Instant]:
+    """When something follows from time alone: what lasts becomes a finding, and what was found is over."""
+    for record in records:
+        yield from (
+            finding.since.after(rule_of(policy, finding.key).held)
+            for finding in record.findings
+            if not finding.confirmed
+        )
+        yield from (part.until for part in record.parts if part.until is not None)
+
+
 def judge(before: NodeHealth, signs: Iterable[Sign], told: bool, policy: HealthPolicy, now: Instant) -> NodeHealth:
     """A node's health from now on. `told`: its hardware was told of, so that what is not among the signs is not so."""
-    rules = rules_of(policy)
-    seen = {sign.key: sign for sign in signs if rules[sign.key.kind].action != "ignore"}
-    known = {finding.key: finding for finding in before.findings if rules[finding.kind].action != "ignore"}
+    seen = {sign.key: sign for sign in signs if rule_of(policy, sign.key).action != "ignore"}
+    known = {finding.key: finding for finding in before.findings if rule_of(policy, finding.key).action != "ignore"}
     followed = (
-        _seen(known.get(key), seen[key], rules[key.kind], now)
+        _seen(known.get(key), seen[key], rule_of(policy, key), now)
         if key in seen
-        else _unseen(known[key], rules[key.kind], told, now)
+        else _unseen(known[key], rule_of(policy, key), told, now)
         for key in sorted(known.keys() | seen.keys())
     )
     findings = tuple(_pardoned(finding, before) for finding in followed if finding is not None)
@@ -84,9 +114,11 @@ def _seen(known: HealthFinding | None, sign: Sign, rule: HealthRule, now: Instan
             return known
         at = now if sign.at is None else sign.at
         return HealthFinding(*sign.key, at, at, sign.detail, sign.mark, confirmed=True)
-    paused = known is not None and not known.counts and now - known.seen_at > rule.pause
+    # Where it is said since when it is so, that is believed: nothing looked all the time.
+    since = now if sign.at is None else min(now, sign.at)
+    paused = known is not None and not known.counts and since - known.seen_at > rule.pause
     if known is None or paused:
-        return HealthFinding(*sign.key, now, now, sign.detail, confirmed=not rule.held)
+        return HealthFinding(*sign.key, since, now, sign.detail, confirmed=now - since >= rule.held)
     # Not kept anew in every pass: often enough to tell a pause from the time between two looks.
     fresh = now - known.seen_at >= rule.pause // 2
     confirmed = known.confirmed or now - known.since >= rule.held
@@ -126,7 +158,7 @@ def _lasting(
 
 def _until(finding: HealthFinding, findings: Iterable[HealthFinding], policy: HealthPolicy) -> Instant | None:
     """When a finding stops to count, unless it is seen again; None: when a person says so."""
-    if rules_of(policy)[finding.kind].is_final:
+    if rule_of(policy, finding.key).is_final:
         return None
     is_mild = _action(finding, findings, policy) == "suspect"
     return finding.seen_at.after(policy.suspect_ttl if is_mild else policy.bad_node_ttl)
@@ -140,7 +172,7 @@ def _is_tested(finding: HealthFinding, findings: Iterable[HealthFinding], policy
 def _action(finding: HealthFinding, findings: Iterable[HealthFinding], policy: HealthPolicy) -> Action:
     """What follows from a finding beside the others of its node."""
     if finding.kind != "straggler":
-        return rules_of(policy)[finding.kind].action
+        return rule_of(policy, finding.key).action
     accusers = sum(other.kind == "straggler" and other.counts for other in findings)
     return policy.straggler.several if accusers > 1 else policy.straggler.action
 

@@ -23,7 +23,7 @@ _XID_KINDS: dict[XidClass, FindingKind] = {
 
 
 class Sign(NamedTuple):
-    """Something is so now, or happened: then `mark` says which time that was, and `at` when."""
+    """Something is so now, since `at` where that is said; or it happened `at` a time: then `mark` says which time that was."""
 
     key: FindingKey
     detail: str

@@ -98,6 +98,8 @@ class BackendReports:
     """What nodes tell of their hardware; nothing of those that do not."""
     cursor: Cursor = Cursor(0)  # noqa: RUF009  (an int)
     """What comes behind it is not in here."""
+    words: Mapping[JobName, tuple[str, ...]] = field(default_factory=dict)
+    """What is to be said of jobs that nothing else here says, as sentences."""
 
     @classmethod
     def of(cls, changes: BackendChanges) -> BackendReports:

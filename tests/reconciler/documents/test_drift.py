@@ -46,7 +46,7 @@ INTERNAL = {
     SchedulingPolicy: {"origin"},
     SharingPolicy: {"name", "origin"},
     MigGeometry: {"name", "origin", "model"},
-    DeclaredReservation: {"name", "origin"},
+    DeclaredReservation: {"name", "origin", "job"},
     CheckpointPolicy: {"name", "origin"},
     RetryPolicy: {"name", "origin"},
     AccessPolicy: {"origin"},

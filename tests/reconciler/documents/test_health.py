@@ -47,6 +47,22 @@ def test_it_is_compiled_beside_what_rounds_read_and_shown_in_a_review() -> None:
         ("{throttle: {for: 2h}}", [("h.yaml:4:24", "forgotten-too-soon")]),
         ("{nodeLease: 9s}", [("h.yaml:4:19", "lease-too-short")]),
         ("{nodeLease: 5m}", [("h.yaml:4:19", "lost-before-lease")]),
+        ('{conditions: [{type: Ready, status: ["False", Unknown], for: 2m, action: drain}]}', []),
+        ("{conditions: [{type: Ready, action: suspect}]}", [("h.yaml:4:21", "condition-of-well-nodes")]),
+        (
+            '{conditions: [{type: DiskPressure, status: ["False"], action: cordon}]}',
+            [("h.yaml:4:21", "condition-of-well-nodes")],
+        ),
+        ("{conditions: [{type: XIDError, action: drain}, {type: XIDError, action: suspect}]}", []),
+        (
+            "{conditions: [{type: XIDError, action: drain}, {type: XIDError, for: 1m, action: drain}]}",
+            [("h.yaml:4:54", "second-rule")],
+        ),
+        ("{conditions: [{type: XIDError, state: [], action: drain}]}", [("h.yaml:4:38", "unknown-field")]),
+        ("{conditions: [{type: XIDError, for: 2h, action: drain}]}", [("h.yaml:4:43", "forgotten-too-soon")]),
+        ("{taints: [{key: a/b, action: drain}, {key: a/b, action: drain}]}", [("h.yaml:4:44", "second-rule")]),
+        ("{taints: [{key: a b, action: drain}]}", [("h.yaml:4:23", "malformed")]),
+        ("{labels: [{key: a/b, values: [x], action: drain}, {key: a/b, values: [y], action: drain}]}", []),
         ("{badNodeTtl: 4m, suspectTtl: 20m}", [("h.yaml:4:7", "forgotten-too-soon")]),
     ],
 )

@@ -25,7 +25,7 @@ def reasons() -> Iterator[str]:
 
 NO_REASONS = {
     "Pod", "Node", "Queue", "Warning", "Normal", "True", "False", "None", "Binding", "Evict", "Promise", "Withdraw", "Reserve",
-    "Unreserve", "Release", "Repartition", "Scheduling", "Inventory", "ConfigMap", "Workload",
+    "Unreserve", "Release", "Repartition", "Scheduling", "Inventory", "ConfigMap", "Workload", "JudgeHealth", "WatchNode",
 }  # fmt: skip
 """Kinds, types and actions."""
 

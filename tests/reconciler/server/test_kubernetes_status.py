@@ -18,6 +18,7 @@ from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.watch_status import followed_in, say_what_is_behind
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 from reconciler.model.budget import BudgetPeriod, GpuBudget
+from reconciler.model.health_policy import HealthPolicy, NodeTest
 from reconciler.model.idle_policy import IdleEvidence, IdlePolicy
 from reconciler.model.watch_status import BEHIND_S, FollowedFigures, FollowedKind
 from reconciler.server.kubernetes_status import KubernetesStatus
@@ -94,6 +95,14 @@ def test_status_says_what_the_policy_asks_for_and_nobody_keeps() -> None:
     assert (not_kept.type, not_kept.status, not_kept.reason) == ("NotKept", True, "IdleLimits")
     assert "PriorityClasses notebooks end no job" in not_kept.message
     assert len(conditions(policy_of((), (PriorityClass("batch"),)), pods(1))) == 1
+    health = HealthPolicy(test=NodeTest(("true",)), origin="policies/health.yaml:3")
+    (_, both) = KubernetesStatus(Kinds(pods(1)).followed, Policies(policy, Operations(health=health))).conditions()
+    assert (both.reason, both.message.count(";")) == ("IdleLimits", 1)
+    (_, untested) = KubernetesStatus(
+        Kinds(pods(1)).followed, Policies(policy_of(()), Operations(health=health))
+    ).conditions()
+    assert (untested.type, untested.reason) == ("NotKept", "NodeTest")
+    assert "the test of the HealthPolicy (policies/health.yaml:3) is not run" in untested.message
 
 
 def test_the_log_says_once_that_a_kind_is_behind_and_once_that_it_is_not_any_more() -> None:
@@ -129,8 +138,11 @@ def test_status_says_that_nobody_keeps_idle_policies_and_budgets_there() -> None
         budgets=(GpuBudget("daily", BudgetPeriod("day", "UTC"), user="ada", gpu_hours=1),),
     )
     kinds = Kinds(pods(1)).followed
-    _, *said = KubernetesStatus(kinds, Policies(policy_of(()), operations)).conditions()
-    assert [(one.reason, one.message) for one in said] == [
-        ("IdlePolicies", "it is not seen what pods do: the IdlePolicies hoarding warn no job"),
-        ("Budgets", "what pods held is not on record: the Budgets daily hold no job back"),
-    ]
+    _, said = KubernetesStatus(kinds, Policies(policy_of(()), operations)).conditions()
+    assert (said.reason, said.message.split("; ")) == (
+        "IdlePolicies",
+        [
+            "it is not seen what pods do: the IdlePolicies hoarding warn no job",
+            "what pods held is not on record: the Budgets daily hold no job back",
+        ],
+    )

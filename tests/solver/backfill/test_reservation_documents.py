@@ -22,7 +22,7 @@ from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.placement.starts import layer_values
-from solver.plan.plan import Bind, Grow, Plan, Reserve, Step, Unreserve, Withdraw
+from solver.plan.plan import Bind, Grow, Plan, Reserve, Step, Unreserve, Waits, Withdraw
 from solver.policy.policy import Policy, Queue, Quota, policy_of
 from solver.policy.reservation import DeclaredReservation
 from solver.queueing.demand import sub_layers_of
@@ -188,6 +188,32 @@ def test_the_checker_finds_who_would_be_there_inside_a_guarantee_or_not(
     evictable = solve(world, policy, optimise)
     assert [step.job for step in evictable.steps if isinstance(step, Bind)] == ([] if broken else ["one"])
     assert violations(world, policy, evictable) == ()
+
+
+@pytest.mark.parametrize(("whom", "starts"), [("one", True), ("another", False)])
+def test_nodes_that_came_for_one_job_are_its_own_whatever_queue_it_is_of(whom: str, starts: bool) -> None:
+    policy = policy_with(document(0, 120, nodes=("n1",), queue=None, job=JobName(whom)))
+    world = snapshot_of(Instant(MINUTE), [node("n1", 2)], [waiting("others", None)])
+    careless = without_documents(world, policy)
+    assert {found.rule for found in violations(world, policy, careless)} == (set() if starts else {"S10"})
+    plan = solve(world, policy, optimise)
+    assert violations(world, policy, plan) == ()
+    assert [step.job for step in plan.steps if isinstance(step, Bind)] == (["one"] if starts else [])
+    if not starts:
+        (verdict,) = plan.verdicts
+        said = [str(reason) for reason in verdict.reasons] if isinstance(verdict, Waits) else []
+        assert said == [
+            "Reservation held (p.yaml:3) holds 2 GPUs for others from 1970-01-01T00:00:00Z; it would not end before that"
+        ]
+
+
+def test_of_two_jobs_of_one_queue_only_the_one_that_they_came_for_has_them() -> None:
+    policy = policy_with(document(0, 120, nodes=("n1", "n2"), queue=None, job=JobName("another")))
+    both = [waiting("others", None), msgspec.structs.replace(waiting("others", None), name=JobName("another"))]
+    world = snapshot_of(Instant(MINUTE), [node("n1", 2), node("n2", 2)], both)
+    plan = solve(world, policy, optimise)
+    assert violations(world, policy, plan) == ()
+    assert [step.job for step in plan.steps if isinstance(step, Bind)] == ["another"]
 
 
 def test_the_checker_finds_cpu_of_a_whole_node_that_is_lent() -> None:

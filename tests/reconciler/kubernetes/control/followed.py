@@ -84,7 +84,7 @@ class Followed:
         memory = KubernetesState(self.store.ledger, self.store.history, self.store.gone_pods, self.clock, "here", LEASE)
         self.stalled = ""
         handed = Handed(
-            *(memory, self.store.interventions, self.policies, self.solve, self.clock, Random(1)),
+            *(memory, self.store.interventions, self.store.health, self.policies, self.solve, self.clock, Random(1)),
             *(lambda: self.stalled, log),
         )
         self.plane = PodPlane(self.mirror, handed)

@@ -13,11 +13,19 @@ from hypothesis import strategies as st
 
 from reconciler.lifecycle.health.effects import closed_places, cordons, drained_places
 from reconciler.lifecycle.health.judge import judge
-from reconciler.lifecycle.health.signs import signs_of
+from reconciler.lifecycle.health.signs import Sign, signs_of
 from reconciler.lifecycle.health.stragglers import Accusation
 from reconciler.model.facts import GpuFacts, NicFacts, NodeFacts, Xid
-from reconciler.model.health_policy import Action, EccActions, HealthPolicy, NicRule, StragglerRule, XidActions
-from reconciler.model.health_record import NodeHealth
+from reconciler.model.health_policy import (
+    Action,
+    ConditionRule,
+    EccActions,
+    HealthPolicy,
+    NicRule,
+    StragglerRule,
+    XidActions,
+)
+from reconciler.model.health_record import FindingKey, NodeHealth
 from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Cpu, Duration, Instant, Memory
 from solver.model.workload import JobName
@@ -256,3 +264,67 @@ def test_judging_the_same_again_changes_nothing(looks: list[GpuFacts], apart_ms:
         ward.look(gpu, after_ms=apart_ms)
         judged = ward.health
         assert ward.look(gpu).health == judged
+
+
+BROKEN = ConditionRule("XIDError", "drain", held=Duration(2 * MINUTE))
+OF_NODE = HealthPolicy(conditions=(BROKEN, ConditionRule("Slow", "suspect")), bad_node_ttl=Duration(HOUR))
+
+
+@dataclass
+class KubeWard:
+    """One node whose condition XIDError is looked at by a policy."""
+
+    policy: HealthPolicy = OF_NODE
+    health: NodeHealth = field(default_factory=lambda: NodeHealth(NODE.name))
+
+    def look(self, at_ms: int, since_ms: int | None = None) -> str:
+        """The state after a look at that time, at which it has been so since then; None: it is not so."""
+        key = FindingKey("condition", "", BROKEN.subject)
+        signs = () if since_ms is None else (Sign(key, "it is", at=START.after(since_ms)),)
+        self.health = judge(self.health, signs, False, self.policy, START.after(at_ms))
+        return " ".join(part.state for part in self.health.parts) or "well"
+
+
+def test_what_a_node_says_to_be_so_counts_from_when_it_says_however_late_it_is_looked_at() -> None:
+    assert KubeWard().look(5 * MINUTE, since_ms=0) == "drained"
+    ward = KubeWard()
+    assert ward.look(MINUTE, since_ms=0) == "well"
+    assert ward.look(2 * MINUTE, since_ms=0) == "drained", (
+        "a minute between two looks is no pause where nothing changed"
+    )
+    assert ward.health.findings[0].since == START
+
+
+def test_a_condition_that_flaps_is_one_finding_and_the_node_stays_closed_until_its_time_is_over() -> None:
+    ward = KubeWard()
+    states = [
+        ward.look(at, since) for at, since in ((0, 0), (15_000, 0), (20_000, None), (40_000, 40_000), (130_000, 40_000))
+    ]
+    assert states == ["well", "well", "well", "well", "drained"]
+    assert [ward.look(3 * MINUTE), ward.look(10 * MINUTE, 10 * MINUTE), ward.look(20 * MINUTE)] == ["drained"] * 3
+    assert ward.look(69 * MINUTE) == "drained"
+    assert ward.look(70 * MINUTE) == "well"
+
+
+def test_a_condition_that_was_well_for_longer_than_a_pause_begins_anew() -> None:
+    ward = KubeWard()
+    assert [ward.look(MINUTE, 0), ward.look(100_000), ward.look(170_000, 160_000)] == ["well"] * 3
+    assert ward.look(160_000 + 2 * MINUTE, 160_000) == "drained"
+
+
+def test_a_user_forgives_a_condition_until_it_comes_anew() -> None:
+    ward = KubeWard()
+    assert ward.look(2 * MINUTE, 0) == "drained"
+    ward.health = msgspec.structs.replace(ward.health, forgiven_at=START.after(3 * MINUTE))
+    assert ward.look(4 * MINUTE, 0) == "well"
+    ward.look(5 * MINUTE)
+    assert ward.look(20 * MINUTE, 10 * MINUTE) == "drained"
+
+
+def test_a_rule_that_policy_takes_back_ends_what_followed_from_it_and_a_longer_time_does_not() -> None:
+    ward = KubeWard()
+    assert ward.look(2 * MINUTE, 0) == "drained"
+    ward.policy = msgspec.structs.replace(OF_NODE, conditions=(msgspec.structs.replace(BROKEN, held=Duration(HOUR)),))
+    assert ward.look(3 * MINUTE, 0) == "drained"
+    ward.policy = HealthPolicy()
+    assert ward.look(4 * MINUTE, 0) == "well"
