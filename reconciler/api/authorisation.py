@@ -125,7 +125,7 @@ class Authorisation:
         """In which queue is known once the body is read: whoever may in none has none read."""
         if not rights.may_submit():
             fix = "Ask an admin of a queue for the role submitter; roles are in the AccessPolicy."
-            raise RequestRefusedError(403, "not-allowed", f"{caller.user} may not submit to any queue.", fix)
+            raise RequestRefusedError(403, "not-allowed", f"{caller.user} may submit to no queue.", fix)
 
     @staticmethod
     def _require_look(rights: Rights, caller: Caller) -> None:

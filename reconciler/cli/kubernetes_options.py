@@ -123,7 +123,7 @@ def kubernetes_settings(
     mig_configs: str,
     qps: float,
     burst: int,
-    dcgm: DcgmSettings | None,
+    dcgm: DcgmSettings | None = None,
 ) -> KubernetesSettings | None:
     """None: jobs run on this machine. Raises click.UsageError."""
     from reconciler.kubernetes.objects.pod_ownership import INCUMBENTS, PodOwnership

@@ -222,7 +222,7 @@ def test_nothing_is_read_of_a_user_that_may_submit_nowhere(roles: ApiServer, pat
     """A body beyond all bounds would be refused as such."""
     token = {"Authorization": "Bearer token-of-viewer"}
     refused = httpx2.post(f"{roles.url}{path}", headers=token, content=b" " * 2_000_000)
-    assert (refused.status_code, refused.json()["detail"]) == (403, "viewer may not submit to any queue.")
+    assert (refused.status_code, refused.json()["detail"]) == (403, "viewer may submit to no queue.")
 
 
 def test_a_key_of_somebody_else_shows_nothing_of_their_job(roles: ApiServer) -> None:
