@@ -41,7 +41,7 @@ def cluster(plane: ControlPlane, origin: Origin, tmp_path: Path) -> Iterator[Clu
         yield made
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_a_job_that_hoards_gpus_is_warned_and_lends_them_and_a_second_job_gets_them(cluster: Cluster) -> None:
     client, forever = cluster.client, "while :; do sleep 0.2; echo busy; done"
     idle = msgspec.structs.replace(sh(forever, tasks=2, gpus=4), env={"SIMULATED_GPUS": "idle"})
