@@ -52,7 +52,7 @@ def test_users_come_by_file_and_by_provider_and_do_what_git_lets_them(
             until("the log is there", lambda: ada.log("job") == b"hello\n")
             assert viewer.job("job").user == "ada"
             for ask in (lambda: viewer.log("job"), lambda: viewer.submit(JobName("bobs"), sh("true"))):
-                with pytest.raises(NotAuthorisedError, match="bob may (not|submit to no queue)"):
+                with pytest.raises(NotAuthorisedError, match=r"bob may (not|submit to no queue)"):
                     ask()
             assert ada.cancel("job").state == "succeeded"
             # Without a line in the file, and without a role in Git, nobody gets in.
