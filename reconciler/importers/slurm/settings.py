@@ -110,7 +110,7 @@ PARTITION: Final[Rules] = (
 
 _LIMIT: Final = "there is no limit on how many jobs may be there, wait or run"
 _TIME: Final = "there is no longest time limit: classes have a default"
-_MINUTES: Final = "no budget of GPU time ends or holds jobs; `quorate showback` says what was used"
+_MINUTES: Final = "it is not written: a Budget of GPU-hours holds new jobs back, and ends none that runs"
 ASSOCIATION_RULES: Final[Rules] = (
     (("cluster",), "carried", "Queue of the cluster", ""),
     (("user",), "carried", "access.submitters", ""),

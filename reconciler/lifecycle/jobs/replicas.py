@@ -65,8 +65,9 @@ def _shortcomings(spec: JobSpec, claim: Claim, known: AttemptReport, now: Instan
     ended = {(status.group, status.index): status for status in known.tasks if status.state in _ENDED}
     resting = tuple(task for task in claim.tasks if _key(task) in ended)
     if resting:
-        codes = sorted({str(ended[_key(task)].exit_code) for task in resting})
-        yield f"{names_of(resting)} ended with exit code {', '.join(codes)} and will begin again"
+        codes = sorted({code for task in resting if (code := ended[_key(task)].exit_code) is not None})
+        told = f" with exit code {', '.join(map(str, codes))}" if codes else ""
+        yield f"{names_of(resting)} ended{told} and will begin again"
     restarted_at = claim.marks.restarted_at
     if restarted_at is not None and now < restarted_at.after(RESTART_EVERY):
         yield f"replicas that had ended began again at {restarted_at}"
