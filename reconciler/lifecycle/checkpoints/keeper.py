@@ -1,7 +1,7 @@
 """Keeps checkpoints: what is whole is published and recorded, then read again, and in the end deleted. One step at a time.
 
 Everything it does follows from the storage and the registry, and may be done twice: it can be killed anywhere. It remembers only
-how far it has read, and begins that anew.
+how far it has read and what was not whole, and begins that anew.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from reconciler.lifecycle.checkpoints.manifest import MANIFEST, Manifest, StepFolder, step_folder
+from reconciler.lifecycle.checkpoints.manifest import MANIFEST, PARTS, Manifest, StepFolder, step_folder
 from reconciler.lifecycle.checkpoints.publication import manifest_of
 from reconciler.lifecycle.checkpoints.retention import expired_checkpoints
 from reconciler.lifecycle.checkpoints.storage import RefusedEntryError, Storage, StorageUnusableError
@@ -39,8 +39,19 @@ PARTIAL_AGE_MAX = Duration(24 * 3_600_000)
 BYTES_PER_STEP = 2**30
 """What is read again in one step, so that publishing never waits for long."""
 
+FOLDERS_MAX = 1_000
+"""How many checkpoints of a job that are not whole yet are looked at: the newest."""
+
 READING_MAX = 64
 """How many checkpoints are being read at once, each with an open file and its manifest in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unwhole:
+    """A checkpoint that was not whole when its parts were in this `state`; `problem`: why it never will be, or ""."""
+
+    state: int
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +73,7 @@ class Keeper:
     _reading: dict[CheckpointKey, Verification] = field(default_factory=dict)
     _turns: dict[JobName, int] = field(default_factory=dict)
     _turn: int = 0
+    _unwhole: dict[JobName, dict[StepFolder, Unwhole]] = field(default_factory=dict)
 
     def step(
         self,
@@ -75,12 +87,14 @@ class Keeper:
         running = {claim.job: claim.attempt for claim in claims}
         events: list[Event] = []
         problems: dict[str, str] = {}
+        looked_at = {record.name for record in records}
+        self._unwhole = {job: folders for job, folders in self._unwhole.items() if job in looked_at}
         for record in records:
             policy = storage_of(record.spec, policies)
             if policy is None or policy.name in problems:
                 continue
             try:
-                for event in self._look(epoch, policy, record.name, running.get(record.name), problems, now):
+                for event in self._look(epoch, policy, record, running.get(record.name), problems, now):
                     events.append(event)  # noqa: PERF402  (what happened before it failed did happen)
             except StorageUnusableError as error:
                 problems |= self._problem(policy, record.name, error)
@@ -92,29 +106,49 @@ class Keeper:
         self,
         epoch: Epoch,
         policy: CheckpointPolicy,
-        job: JobName,
+        record: JobRecord,
         running: int | None,
         problems: dict[str, str],
         now: Instant,
     ) -> Iterator[Event]:
         """One job's folder: what is new in it, what will never be whole, what has to go."""
+        job = record.name
         storage = self.open_storage(policy.folder_of(job))
         known = {StepFolder(one.attempt, one.step): one for one in self.registry.of(job)}
-        for folder in filter(None, map(step_folder, storage.names(""))):
-            checkpoint = known.get(folder)
-            if checkpoint is not None and checkpoint.state == "deleted":
+        folders = set(filter(None, map(step_folder, storage.names(""))))
+        for folder in sorted(folders & known.keys()):
+            if known[folder].state == "deleted":
                 _remove(storage, folder)
-            elif checkpoint is None:
-                manifest = None
-                try:
-                    manifest = manifest_of(storage, job, folder)
-                except RefusedEntryError as error:  # It never will be whole; others of the job are.
-                    problems[f"{policy.name}/{job}"] = str(error)
-                if manifest is not None:
-                    yield self._record(epoch, policy, storage, manifest, now)
-                elif _is_abandoned(storage, folder, now):
-                    _remove(storage, folder)
+        unknown = sorted(folders - known.keys())
+        before = self._unwhole.pop(job, {})
+        if len(unknown) > FOLDERS_MAX:
+            told = f"of {len(unknown)} checkpoints that are not whole only the newest {FOLDERS_MAX} are looked at"
+            problems[f"{policy.name}/{job}"] = f"{storage.url}: {told}"
+        for folder in unknown[-FOLDERS_MAX:]:
+            manifest, unwhole = self._read(storage, record, folder, before.get(folder))
+            if unwhole is not None:
+                self._unwhole.setdefault(job, {})[folder] = unwhole
+                if unwhole.problem:  # It never will be whole; others of the job are.
+                    problems[f"{policy.name}/{job}"] = unwhole.problem
+            if manifest is not None:
+                yield self._record(epoch, policy, storage, manifest, now)
+            elif _is_abandoned(storage, folder, now):
+                _remove(storage, folder)
         yield from self._retain(epoch, policy, storage, job, running, now)
+
+    @staticmethod
+    def _read(
+        storage: Storage, record: JobRecord, folder: StepFolder, before: Unwhole | None
+    ) -> tuple[Manifest | None, Unwhole | None]:
+        """The manifest of a checkpoint that is whole; else what is worth knowing when it is looked at again."""
+        state, problem = storage.state_of(f"{folder}/{PARTS}"), ""
+        if before is not None and state == before.state:
+            return None, before
+        try:
+            manifest = manifest_of(storage, record.name, folder, record.spec.tasks)
+        except RefusedEntryError as error:
+            manifest, problem = None, str(error)
+        return manifest, None if manifest is not None or state is None else Unwhole(state, problem)
 
     def _record(
         self, epoch: Epoch, policy: CheckpointPolicy, storage: Storage, manifest: Manifest, now: Instant

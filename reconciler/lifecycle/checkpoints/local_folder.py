@@ -75,6 +75,18 @@ class LocalFolder:
             return [name for name, _ in self._entries(folder)]
         return []
 
+    def states(self, path: str) -> tuple[tuple[str, int, int, int], ...]:
+        """What lies in a folder: names, inodes, sizes, when written in ns. Raises TooManyEntriesError."""
+        with suppress(FileNotFoundError), self._opened_folder(path) as folder:
+            return tuple(sorted(self._states(folder)))
+        return ()
+
+    def _states(self, folder: int) -> Iterator[tuple[str, int, int, int]]:
+        for name, _ in self._entries(folder):
+            with suppress(FileNotFoundError):
+                file = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                yield name, file.st_ino, file.st_size, file.st_mtime_ns
+
     @contextmanager
     def opened(self, path: str) -> Iterator[int | None]:
         """The descriptor of a plain file, to be read; None where there is nothing."""

@@ -16,14 +16,16 @@ from reconciler.lifecycle.checkpoints.manifest import (
     whole,
     written,
 )
-from reconciler.lifecycle.checkpoints.storage import Storage
+from reconciler.lifecycle.checkpoints.storage import PART_BYTES_MAX, RefusedEntryError, Storage
 from solver.model.workload import JobName
+from solver.plan.reason import count
 
 
-def manifest_of(storage: Storage, job: JobName, folder: StepFolder) -> Manifest | None:
+def manifest_of(storage: Storage, job: JobName, folder: StepFolder, tasks: int) -> Manifest | None:
     """The manifest, published if it was not yet; None: the checkpoint is not whole. Raises StorageUnusableError.
 
-    It follows from the parts alone, so two that publish at once write the same.
+    It follows from the parts alone, so two that publish at once write the same. `tasks`: how many the job has at most; each hands
+    in one part. Raises RefusedEntryError where there are more.
     """
     content = storage.read(f"{folder}/{MANIFEST}")
     if content is not None:
@@ -32,15 +34,20 @@ def manifest_of(storage: Storage, job: JobName, folder: StepFolder) -> Manifest 
         except WrongManifestError:
             # It was not recorded: a put that was cut on a storage that shows half of it. The parts say it anew.
             pass
-    manifest = whole(job, folder, _parts(storage, folder))
+    manifest = whole(job, folder, _parts(storage, folder, tasks))
     if manifest is not None:
         storage.publish(f"{folder}/{MANIFEST}", written(manifest))
     return manifest
 
 
-def _parts(storage: Storage, folder: StepFolder) -> Iterator[ManifestPart]:
-    for name in storage.names(f"{folder}/{PARTS}"):
-        content = storage.read(f"{folder}/{PARTS}/{name}") if name.endswith(".json") else None
+def _parts(storage: Storage, folder: StepFolder, tasks: int) -> Iterator[ManifestPart]:
+    names = [name for name in storage.names(f"{folder}/{PARTS}") if name.endswith(".json")]
+    if len(names) > tasks:
+        raise RefusedEntryError(
+            storage.url, f"{folder}/{PARTS} has {len(names)} parts, and the job {count(tasks, 'task')}"
+        )
+    for name in names:
+        content = storage.read(f"{folder}/{PARTS}/{name}", PART_BYTES_MAX)
         if content is not None:
             try:
                 yield read_part(content, name)

@@ -20,8 +20,14 @@ PIECE_BYTES: Final = 4 * 2**20
 SMALL_BYTES_MAX: Final = 256 * 2**20
 """Of a part or a manifest; a hundred thousand tasks with ten shards each write some 200 MiB."""
 
+PART_BYTES_MAX: Final = 4 * 2**20
+"""Of the part of one task: some 16,000 shards."""
+
 SMALL_BYTES_EACH_LOOK: Final = 4 * SMALL_BYTES_MAX
 """Of all parts and manifests together that one object reads."""
+
+_CHANGED: Final = ("mtime", "ETag", "LastModified", "last_modified", "updated", "created")
+"""By which of these a listing of fsspec says that a file is another than before."""
 
 
 class StorageUnusableError(Exception):
@@ -85,6 +91,20 @@ class Storage:
                 return ()
         return tuple(sorted(str(path).rstrip("/").rpartition("/")[2] for path in found))
 
+    def state_of(self, folder: str) -> int | None:
+        """Another one once something directly in the folder is another; None: the storage does not say. Of this process alone."""
+        with self._explained():
+            try:
+                if self._local:
+                    return hash(self._local.states(folder))
+                listed = self._fs.ls(self._at(folder), detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return hash(())
+        told = [next((one[key] for key in _CHANGED if one.get(key)), None) for one in listed]
+        if None in told:
+            return None
+        return hash(tuple(sorted((one["name"], one["size"], str(at)) for one, at in zip(listed, told, strict=True))))
+
     @contextmanager
     def open(self, path: str) -> Iterator[StoredFile | None]:
         """A plain file, to be read in pieces of PIECE_BYTES; None where there is none. Raises RefusedEntryError."""
@@ -120,10 +140,10 @@ class Storage:
             left -= len(piece)
             yield piece
 
-    def read(self, path: str) -> bytes | None:
+    def read(self, path: str, bytes_max: int = SMALL_BYTES_MAX) -> bytes | None:
         """A small file; None where there is none, or one that is not small. Raises RefusedEntryError."""
         with self.open(path) as file:
-            if file is None or file.size > SMALL_BYTES_MAX:
+            if file is None or file.size > bytes_max:
                 return None
             self._left -= file.size
             if self._left < 0:

@@ -90,7 +90,7 @@ def test_four_ranks_that_go_on_end_as_if_nothing_had_happened(tmp_path: Path) ->
     died = ranks(tmp_path, 50, dies_at=35)
     assert died == [*expected[:3], ""]
     url = f"file://{tmp_path / JOB}"
-    assert manifest_of(Storage(url), JOB, StepFolder(1, 40)) is None
+    assert manifest_of(Storage(url), JOB, StepFolder(1, 40), RANKS) is None
     manifest = publish(url, 30)
     assert [part.rank for part in manifest.parts] == list(range(RANKS))
     assert verify(Storage(url), JOB, StepFolder(1, 30), manifest.digest) == ()

@@ -12,11 +12,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.lifecycle.checkpoints.keeper import CORRUPT, DELETED, PUBLISHED, VERIFIED, Keeper
+from reconciler.lifecycle.checkpoints.keeper import CORRUPT, DELETED, FOLDERS_MAX, PUBLISHED, VERIFIED, Keeper
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder
 from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.checkpoints.resume_point import checkpoint_environment, resume_point
-from reconciler.lifecycle.checkpoints.storage import Storage, StorageUnusableError
+from reconciler.lifecycle.checkpoints.storage import (
+    PART_BYTES_MAX,
+    SMALL_BYTES_MAX,
+    Storage,
+    StorageUnusableError,
+)
 from reconciler.model.checkpoint_policy import CheckpointPolicy, CheckpointRetention
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Epoch, StaleEpochError
@@ -29,7 +34,12 @@ from tests.contracts.stores import SPEC
 from tests.fresh_store import fresh_store
 from tests.reconciler.lifecycle.checkpoints.storages import JOB, hand_in
 
-SAVES = msgspec.structs.replace(SPEC, checkpoint=Checkpoint(Duration(60_000)))
+TASKS = 4
+SAVES = msgspec.structs.replace(
+    SPEC,
+    checkpoint=Checkpoint(Duration(60_000)),
+    task_groups=(msgspec.structs.replace(SPEC.task_groups[0], replicas=TASKS),),
+)
 TWO_DAYS = 2 * 86_400_000
 
 
@@ -479,3 +489,57 @@ def test_a_checkpoint_of_endless_size_keeps_no_other_from_being_read(site: Site)
     events = [event for _ in range(3) for event in site.keeper.step(site.epoch, policies, both, (), site.now).events]
     assert [(event.subject, event.kind) for event in events] == [(JOB, PUBLISHED), (JOB, VERIFIED)]
     assert [one.state for one in site.store.checkpoints.of(endless.name)] == ["published"]
+
+
+def test_parts_of_what_is_not_whole_are_read_once_until_one_changes(site: Site) -> None:
+    reads: list[str] = []
+
+    class Counted(Storage):
+        def read(self, path: str, bytes_max: int = SMALL_BYTES_MAX) -> bytes | None:
+            reads.append(path)
+            return super().read(path, bytes_max)
+
+    site.keeper.open_storage = Counted
+    site.save(100, index=0, world_size=3)
+    site.save(100, index=1, world_size=3)
+    assert (site.step(), len([path for path in reads if "/parts/" in path])) == ([], 2)
+    reads.clear()
+    assert (site.step(), reads) == ([], [])
+    site.save(100, index=0, world_size=2)  # the same name, and another part
+    site.save(100, index=1, world_size=2)
+    assert site.step() == [PUBLISHED, VERIFIED]
+
+
+def test_a_part_that_is_too_large_is_not_read(site: Site) -> None:
+    site.save(100, index=0, world_size=2)
+    site.save(100, index=1, world_size=2)
+    part = site.folder_of(100) / "parts" / "worker.1.json"
+    content = part.read_bytes()
+    part.write_bytes(content + b" " * PART_BYTES_MAX)
+    assert site.step() == []
+    part.write_bytes(content + b" " * (PART_BYTES_MAX - len(content)))
+    assert site.step() == [PUBLISHED, VERIFIED]
+
+
+def test_more_parts_than_the_job_has_tasks_are_told_of_and_not_read(site: Site) -> None:
+    site.save(100)
+    parts = site.folder_of(100) / "parts"
+    for index in range(TASKS):
+        shutil.copy(parts / "worker.0.json", parts / f"copy.{index}.json")
+    site.save(200)
+    for _ in range(2):
+        kept = site.keeper.step(site.epoch, {"default": site.policy}, [site.record], (), site.now)
+        assert "has 5 parts, and the job 4 tasks" in kept.problems[f"default/{JOB}"]
+    assert site.states() == [(200, "verified")]
+
+
+def test_of_very_many_folders_the_newest_are_looked_at(site: Site) -> None:
+    for step in range(1, FOLDERS_MAX + 1):
+        site.folder_of(step).mkdir(parents=True)
+    site.save(10_000)
+    kept = site.keeper.step(site.epoch, {"default": site.policy}, [site.record], (), site.now)
+    assert f"of {FOLDERS_MAX + 1} checkpoints that are not whole" in kept.problems[f"default/{JOB}"]
+    assert site.states() == [(10_000, "verified")]
+    site.now = site.now.after(TWO_DAYS)
+    assert (site.step(), site.step()) == ([], [])
+    assert [folder.name for folder in site.folder.iterdir()] == [str(StepFolder(1, 10_000))]

@@ -247,7 +247,7 @@ def test_a_part_that_is_no_plain_file_is_told_of_and_keeps_nobody_waiting(
         before_opening(path.name if moment == "during" else "", put_in_place),
         pytest.raises(RefusedEntryError) as refused,
     ):
-        manifest_of(Storage(shared.url("thief")), JOB, STEP)
+        manifest_of(Storage(shared.url("thief")), JOB, STEP, 1)
     assert str(refused.value) == (
         f"{shared.url('thief')}: {STEP}/parts/worker.0.json is {kind}. The control plane reads plain files in plain folders "
         "alone. Remove it, and let the job save its work anew."

@@ -55,7 +55,7 @@ def test_from_parts_to_a_verified_checkpoint_and_to_none(url: str, tmp_path: Pat
     storage = Storage(url)
     assert storage.names("") == ()
     hand_in(url, tmp_path, 100, {"weights": b"w" * 9_000_000, "empty": b""}, 0, 2)
-    assert manifest_of(storage, JOB, STEP) is None
+    assert manifest_of(storage, JOB, STEP, 1) is None
     hand_in(url, tmp_path, 100, {"weights": b"v"}, 1, 2)
     digest = publish(url, 100).digest
     assert storage.names("") == (str(STEP),)
