@@ -59,6 +59,7 @@ from reconciler.api.policy_payloads import (
 )
 from reconciler.api.policy_routes import PolicyRoutes
 from reconciler.api.probe_routes import ProbeRoutes
+from reconciler.api.request_turns import RequestTurns
 from reconciler.api.services import Services
 from reconciler.api.showback import Showback, ShowbackRoutes
 from reconciler.api.timeline import QueueUseOverTime, Timeline
@@ -102,7 +103,7 @@ def create_app(
         title="Quorate",
         version="v1",
         description="A GPU-cluster scheduler whose whole policy lives in Git.",
-        dependencies=[Depends(guard), Depends(authority)],
+        dependencies=[Depends(guard), Depends(RequestTurns(), scope="function"), Depends(authority)],
         responses=ALWAYS,
         openapi_url=None,
         docs_url=None,
