@@ -24,7 +24,7 @@ _ITEM: Final = re.compile(r"^ *(?:[-*]|\d+\.) +")
 _END: Final = re.compile(r"(?<=[.!?])[*)\"”]* +(?=[*(\"“]*[A-Z`0-9])")
 _WORD: Final = re.compile(r"[^\W_][\w'’.,/%:+-]*")
 _PERSON: Final = re.compile(
-    r"\b(?:who|whoever|whom|whose|nobody|somebody|anybody|everybody|anyone|someone|no one|those that|what it is that)\b",
+    r"\b(?:who|whoever|whom|nobody|somebody|anybody|everybody|anyone|someone|no one)\b",
     re.IGNORECASE,
 )
 

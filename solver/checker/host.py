@@ -1,4 +1,4 @@
-"""Judges evictions for CPU and memory: GPUs carry a share of both, and what is held beyond that is borrowed (docs/policy.md).
+"""Judges evictions for CPU and memory: GPUs carry a share of both, and what is held beyond that is borrowed (docs/host-resources.md).
 
 Part of the checker. S4: who leaves for whom; S8: nobody without GPUs leaves where that was not needed.
 """
