@@ -73,9 +73,9 @@ class Newcomer:
             self._type(block)
 
     def end(self) -> None:
-        """Ctrl-C in the second terminal."""
+        """End what runs in the second terminal, as Ctrl-C there does (which a caller in the background would have it ignore)."""
         if self._server is not None:
-            self._server.send_signal(signal.SIGINT)
+            self._server.send_signal(signal.SIGTERM)
             self._server.wait(PATIENCE_S)
 
     def _type(self, block: str) -> None:
