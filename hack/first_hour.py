@@ -30,7 +30,16 @@ WORDS_A_MINUTE: Final = 200
 
 _SECTION: Final = re.compile(r"^## (?=\d)", re.MULTILINE)
 _BLOCK: Final = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_KEPT: Final = ("PATH", "LANG", "TERM", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CONFIG_FILE", "PIP_CERT", "PIP_FIND_LINKS")
+_KEPT: Final = (
+    "PATH",
+    "LANG",
+    "TERM",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_CONFIG_FILE",
+    "PIP_CERT",
+    "PIP_FIND_LINKS",
+)
 """Of the caller's environment: where programs are, and where packages come from on this machine."""
 
 
@@ -84,7 +93,12 @@ class Newcomer:
         script = f"cd {self.checkout}; {activate}; cd {self._folder}\n{block}\npwd >{self.checkout.parent}/folder"
         print("".join(f"  $ {line}\n" for line in block.splitlines()), end="", flush=True)
         ran = subprocess.run(
-            ["bash", "-e", "-c", script], env=self._environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            ["bash", "-e", "-c", script],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
         print("".join(f"    {line}\n" for line in (ran.stdout + ran.stderr).splitlines()), flush=True)
         if ran.returncode:
