@@ -101,7 +101,7 @@ def test_the_page_shows_what_comes(
         (tmp_path / "snapshot.json").write_bytes(encode(site.snapshot()))
         arguments += ["--snapshot", str(tmp_path / "snapshot.json"), "--repo", str(repository.folder)]
     if arguments[0] == "top":
-        monkeypatch.setattr("reconciler.cli.top.show_again", lambda parts: show_once(parts))
+        monkeypatch.setattr("reconciler.cli.top.show_again", show_once)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     site.record_round()
     shown = plain(quorate(*arguments).out)
