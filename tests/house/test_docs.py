@@ -195,7 +195,7 @@ def _anchors(path: Path) -> set[str]:
 
 def test_the_table_of_rights_is_that_of_the_shipped_roles() -> None:
     said = set()
-    text = sections(doc("kubernetes-install.md"))["Rights"]
+    text = sections(doc("kubernetes-rights.md"))["Rights"]
     for part, namespace in zip(text.split("\n| What |")[1:], ("", "", NAMESPACE), strict=True):
         for what, verbs in re.findall(r"^\| (`.+?) \| ([a-z, ]+) \|", part, re.MULTILINE):
             names = re.findall(r" named `(.+?)`", what)
