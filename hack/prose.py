@@ -22,7 +22,7 @@ _LINK: Final = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _CODE: Final = re.compile(r"`[^`\n]+`")
 _ITEM: Final = re.compile(r"^ *(?:[-*]|\d+\.) +")
 _END: Final = re.compile(r"(?<=[.!?])[*)\"”]* +(?=[*(\"“]*[A-Z`0-9])")
-_WORD: Final = re.compile(r"[^\W_][\w'’.,/%:+-]*")
+_WORD: Final = re.compile(r"[^\W_][\w'.,/%:+-]*")
 _PERSON: Final = re.compile(
     r"\b(?:who|whoever|whom|nobody|somebody|anybody|everybody|anyone|someone|no one)\b",
     re.IGNORECASE,
@@ -62,7 +62,8 @@ def reading(text: str) -> Reading:
 def sentences(text: str) -> Iterator[str]:
     """The sentences of a page of Markdown, without code blocks, headings and tables."""
     for block in _blocks(_FENCE.sub("\n\n", text).splitlines()):
-        yield from (sentence for sentence in _END.split(_LINK.sub(r"\1", block)) if _words(sentence))
+        whole = _CODE.sub(lambda code: code[0].replace(" ", "\0"), _LINK.sub(r"\1", block))
+        yield from (sentence.replace("\0", " ") for sentence in _END.split(whole) if _words(sentence))
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[str]:
