@@ -187,8 +187,8 @@ def _require_https(request: Request) -> None:
         raise RequestRefusedError(
             403,
             "cookie-needs-https",
-            "This page came over plain HTTP, and so did your token: other users of the network may have read it. The sign-in failed: "
-            "browsers keep the cookie of a session only over HTTPS, or from the machine of the server itself.",
+            "This page came over plain HTTP, and so did your token: other users of the network may have read it. The sign-in "
+            "failed: browsers keep the cookie of a session only over HTTPS, or from the machine of the server itself.",
             "Have the token replaced. The server's operator puts a proxy with TLS before it, and names that with --external-url.",
         )
 

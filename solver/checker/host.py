@@ -1,6 +1,6 @@
-"""Judges evictions for CPU and memory: GPUs carry a share of both, and what is held beyond that is borrowed (docs/host-resources.md).
+"""Judges evictions for CPU and memory: GPUs carry a share of both, and what is held beyond that is borrowed.
 
-Part of the checker. S4: who leaves for whom; S8: nobody without GPUs leaves where that was not needed.
+Part of the checker (rules: docs/host-resources.md). S4: who leaves for whom; S8: nobody without GPUs leaves where that was not needed.
 """
 
 from __future__ import annotations
