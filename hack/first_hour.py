@@ -1,8 +1,9 @@
 """The first hour of a new user, with times: `python -m hack.first_hour`.
 
-A copy of this checkout's commit in an empty HOME, a new virtual environment, then every console block of docs/quickstart.md as
-it stands, in its order, as a person would type it. Prints how long each section took, how many words there were to read for
-it, and when the first own job ran. Exits with 1 at the first line that fails. Downloads what `make install` downloads.
+A copy of this checkout's commit in an empty HOME, a new virtual environment, then the first five lines of README.md, or every
+console block of docs/quickstart.md, as they stand and in their order, as a person would type them: each page in a HOME of its
+own. Prints how long each section took, and how many words there were to read for it. Exits with 1 at the first line that fails.
+Downloads what `make install` downloads, twice.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,7 @@ from hack.ports import HOST, free_ports
 from hack.prose import reading
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PAGE: Final = "docs/quickstart.md"
+QUICKSTART: Final = "docs/quickstart.md"
 PATIENCE_S: Final = 600
 WORDS_A_MINUTE: Final = 200
 """How fast a page with commands is assumed to be read. Assumed, not measured: the table names it."""
@@ -119,30 +119,50 @@ class Newcomer:
             time.sleep(0.05)
 
 
-def sections(page: str) -> Iterator[Section]:
-    """The numbered sections of a page, each with what has to be read for it."""
-    for part in _SECTION.split(page)[1:]:
+def quickstart() -> Iterator[Section]:
+    """The numbered sections of the quickstart, each with what has to be read for it."""
+    for part in _SECTION.split((ROOT / QUICKSTART).read_text("utf-8"))[1:]:
         title, _, text = part.partition("\n")
         yield Section(title, reading(text.split("\n## ")[0]).words, tuple(_BLOCK.findall(text)))
 
 
-def main() -> None:
-    """Walk the page and print the table."""
-    page = (ROOT / PAGE).read_text("utf-8")
+def readme() -> Iterator[Section]:
+    """The first lines of the README, one by one; what stands above them is read for the first."""
+    page = (ROOT / "README.md").read_text("utf-8")
+    block = _BLOCK.search(page)
+    assert block is not None
+    words = reading(page[: block.start()]).words
+    for line in block[1].splitlines():
+        command = line.partition(" #")[0].strip()
+        yield Section(command, words, (f"{command}\n",))
+        words = 0
+
+
+def walk(listed: Iterable[Section]) -> list[tuple[Section, float]]:
+    """Follow the sections in a new HOME; how many seconds the commands of each took."""
+    rows = []
     with tempfile.TemporaryDirectory(prefix="quorate-first-hour-") as folder:
         person = Newcomer(Path(folder).resolve())
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(person.checkout)], check=True)
-        rows = []
         try:
-            for section in sections(page):
-                print(f"{section.title}", flush=True)
+            for section in listed:
+                print(section.title, flush=True)
                 began = time.monotonic()
                 for block in section.blocks:
                     person.follow(block)
                 rows.append((section, time.monotonic() - began))
         finally:
             person.end()
-    _table(rows)
+    return rows
+
+
+def main() -> None:
+    """Walk both pages and print their tables."""
+    walked = {"README.md": walk(readme()), QUICKSTART: walk(quickstart())}
+    for page, rows in walked.items():
+        print(f"\n{page}")
+        _table(rows)
+    print(f"Reading is assumed to take a minute for {WORDS_A_MINUTE} words; typing is not counted.")
 
 
 def _table(rows: list[tuple[Section, float]]) -> None:
@@ -153,8 +173,7 @@ def _table(rows: list[tuple[Section, float]]) -> None:
         lines = sum(len(block.splitlines()) for block in section.blocks)
         since = f"{int(took // 60)} min {int(took % 60):02} s"
         print(f"{section.title:<48} {lines:>5} {section.words:>6} {seconds:>12.1f} s {since:>30}")
-    print(f"Reading is assumed to take a minute for {WORDS_A_MINUTE} words; typing is not counted.")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
