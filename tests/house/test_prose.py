@@ -23,7 +23,7 @@ REFERENCE = {
 }
 """Looked up, not read from the top: they may be as long as what they list."""
 INSIDE = {
-    "benchmarks.md", "dependencies.md", "kubernetes-development.md", "performance.md", "promises.md", "rounds-tried.md",
+    "benchmarks.md", "dependencies.md", "performance.md", "promises.md", "rounds-tried.md",
     "solver-large.md", "solver-measured.md", "solver-rows.md", "solver-running.md", "solver-victims.md", "weaknesses.md",
 }  # fmt: skip
 """For developers of Quorate: formulas, figures and findings. A page leaves this list once it keeps the limits."""
