@@ -123,6 +123,10 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     assert unfenced == set(keyed(objects_in((BASE / "fence.yaml").read_text())))
     unscoped = set(chart()) - set(chart(scope__enabled=False))
     assert unscoped == set(keyed(objects_in((BASE / "scope.yaml").read_text())))
+    newer = charted({"policies.repo": REPOSITORY}, serves=[MUTATING])
+    of_label = set(keyed(objects_in((DEPLOY / "pod-label" / "policy.yaml").read_text())))
+    assert set(keyed(newer)) - set(chart()) == of_label
+    assert not of_label & set(keyed(charted({"policies.repo": REPOSITORY, "scope.enabled": False}, serves=[MUTATING])))
     deployment = chart(state__existingClaim="history", replicas=1)["Deployment", NAMESPACE, "quorate"]
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
     assert {"name": "state", "persistentVolumeClaim": {"claimName": "history"}} in deployment["spec"]["template"][
@@ -130,6 +134,8 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     ]["volumes"]
 
 
+MUTATING = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+"""Kubernetes 1.36 serves it."""
 OAUTH2: dict[str, Any] = {
     "tokenUrl": "https://login.example.com/token",
     "clientId": {"secret": {"name": "quorate-metrics", "key": "id"}},
