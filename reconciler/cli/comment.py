@@ -77,8 +77,8 @@ def comment(
 ) -> None:
     """Write the plan of every open pull request as a comment on it, or bring the comment up to date.
 
-    For a schedule on the default branch, or a timer beside the control plane: it runs nothing of the pull requests, and its token
-    must be out of their reach.
+    It is for a schedule on the default branch, or a timer beside the control plane. It runs nothing of the pull requests. Keep its
+    token out of their reach.
     """
     at = _api_url(ctx, url, _API[host])
     if not all(repository.split("/")) or (host == "gitea" and repository.count("/") != 1):

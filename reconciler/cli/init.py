@@ -24,13 +24,13 @@ _REQUIREMENTS = f"{_OURS}/requirements.txt"
 
 _KNOWN = """\
 # Where CI installs Quorate from. `quorate init` found it, or was told; to update Quorate, write the new place here.
-# Never write the bare name: on a public index anybody may register it, and their code would run in CI.
+# Never write the bare name: on a public index any user may register it, and that code would run in CI.
 """
 _UNKNOWN = """\
 # Write here where CI is to install Quorate from, as one of these; until then its checks fail and say so.
 #   quorate @ git+https://git.example.com/quorate@COMMIT
 #   quorate @ https://files.example.com/quorate-0.1.0-py3-none-any.whl#sha256=HASH
-# Never write the bare name: on a public index anybody may register it, and their code would run in CI.
+# Never write the bare name: on a public index any user may register it, and that code would run in CI.
 """
 
 

@@ -35,13 +35,13 @@ def _release_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--release", is_flag=True, help="End it now. Takes neither --reason nor --until.")(command)
 
 
-@click.command(short_help="Let nothing new start on nodes for a while.")
+@click.command(short_help="Keep new jobs off nodes for a while.")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @_ending
 @output_option("text", "json")
 @server_option
 def cordon(nodes: tuple[str, ...], reason: str, until: str, output: str, server: str | None) -> None:
-    """Let nothing new start on every NODE for a while; what runs there stays. `quorate uncordon` ends it before.
+    """Keep new jobs off every NODE for a while; what runs there stays. `quorate uncordon` ends it before.
 
     For longer than a while, write it into the NodePool (`cordoned`): the cordon by hand is over once Git says the same.
     """
@@ -50,7 +50,7 @@ def cordon(nodes: tuple[str, ...], reason: str, until: str, output: str, server:
         _print(((node, client.by_hand.cordon(node, reason, until)) for node in nodes), output)
 
 
-@click.command(short_help="Let nodes take work again.")
+@click.command(short_help="End the cordon of nodes.")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @output_option("text", "json")
 @server_option
@@ -60,7 +60,7 @@ def uncordon(nodes: tuple[str, ...], output: str, server: str | None) -> None:
         _print(((node, client.by_hand.uncordon(node)) for node in nodes), output)
 
 
-@click.command(short_help="Let jobs, or all of a queue, not begin for a while.")
+@click.command(short_help="Keep jobs, or a whole queue, from starting.")
 @click.argument("jobs", nargs=-1, metavar="JOB...", shell_complete=job_names)
 @click.option(
     "--queue",
@@ -98,7 +98,7 @@ def hold(
         _print((*held, *of_queues), output)
 
 
-@click.command(short_help="Let jobs start before the others of their queue.")
+@click.command(short_help="Start jobs before the others of their queue.")
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=job_names)
 @_ending
 @_release_option

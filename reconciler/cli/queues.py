@@ -38,9 +38,9 @@ _SPARE = ("PAST GPU-HOURS", "LENDABLE", "BORROWED", "FAIR SHARE", "PENDING", "RU
 def queues(output: str, server: str | None) -> None:
     """Show the queues as a tree: their jobs, and their GPUs by type with those of the queues below them.
 
-    LENDABLE is what others may borrow of its guarantee; BORROWED is what a queue uses above that; WAITING is what its pending
-    jobs ask for of their first choice; ACTIVE is how active its GPUs are, those of which that is measured;
-    PAST GPU-HOURS is decayed past use, where the policy states a usageHalfLife. Below stand the budgets.
+    LENDABLE is what other queues may borrow of the guarantee. BORROWED is what the queue uses above it. WAITING is what its pending
+    jobs ask for of their first choice. ACTIVE is how active its GPUs are, as far as that is measured. PAST GPU-HOURS is decayed
+    past use, if the policy states a usageHalfLife. Below stand the budgets.
     """
     with api_client(server) as client:
         found = client.queues()

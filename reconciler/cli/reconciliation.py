@@ -72,7 +72,7 @@ def _accepted(done: PlanAccepted) -> str:
     return f"{meaning}: {most}, accepted by {done.accepted.author}: {done.accepted.why}"
 
 
-@click.command(short_help="Have the server look at Git now.")
+@click.command(short_help="Make the server look at Git now.")
 @click.option(
     "--wait", is_flag=True, help="Wait until the newest revision is in force, or held: then exit with code 1."
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from solver.milp.optimiser import Optimiser
 
 
-@click.command(short_help="Solve a recorded round again and compare.")
+@click.command(short_help="Decide a recorded round again and compare.")
 @click.argument("number", metavar="ROUND", type=click.IntRange(min=1))
 @server_option
 @click.option(

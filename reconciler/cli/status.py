@@ -22,8 +22,8 @@ from reconciler.model.watch_status import FollowedKind
 def status(output: str, server: str | None) -> None:
     """Say which control plane leads, which policy revision is in force, how following Git goes, and how many jobs are live.
 
-    Limits that were lowered below what their queues hold stand below, with the time by which they are to be kept again; and what
-    people have put in force by hand, and Git does not say. Where jobs are pods, how far each kind of objects is followed.
+    Below stand limits that were lowered below what their queues hold, with the time by which they are to be kept again. Then comes
+    what users have put in force by hand. Where jobs are pods, it says how far each kind of object is followed.
     """
     with api_client(server) as client:
         found, url = client.status(), client.server

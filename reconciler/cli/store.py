@@ -52,7 +52,7 @@ def backup(file: Path, state: Path | None, store: str | None, store_password_fil
 def restore(file: Path, state: Path | None, store: str | None, store_password_file: Path | None) -> None:
     """Fill a new database, of either kind, from a copy of either kind. No control plane may run on it.
 
-    Jobs that were started after the copy was made are unknown to it: docs/store.md says what follows.
+    Jobs that were started after the copy was made are unknown to it: docs/store-copies.md says what follows.
     """
     from reconciler.store.backup import restore as fill
     from reconciler.store.backup import verify

@@ -36,8 +36,9 @@ _SPARE = ("QUEUE", "STEPS/S", "RUNNING FOR", "GPUS", "MEMORY")
 @output_option("text", "json")
 @server_option
 def top(output: str, server: str | None) -> None:
-    """Show every job that holds devices: its tasks that run, its step and steps a second, the memory of its fullest task, and
-    how active its GPUs are, as far as that is measured.
+    """Show every job that holds devices: its tasks that run, its step and steps a second, the memory of its fullest task.
+
+    ACTIVE is how active its GPUs are, as far as that is measured.
 
     On a terminal it is shown anew every 2 seconds until it is interrupted; else once.
     """

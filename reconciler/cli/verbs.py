@@ -34,26 +34,26 @@ _REPEATED = """
 VERBS: Final = {
     "cancel": Verb(
         Client.cancel,
-        "Ask for jobs to end.",
+        "Ask jobs to end.",
         "Ask for every JOB to end: a queued one never starts, a running one is asked to stop and after a grace made to."
         " `quorate wait` waits for the end.",
         "asked to end",
     ),
     "suspend": Verb(
         Client.suspend,
-        "Let jobs give back what they hold until resumed.",
+        "Take back what jobs hold, until they are resumed.",
         "Let every JOB give back what it holds, as an eviction does, and wait until a user resumes it.",
         "asked to wait until it is resumed",
     ),
     "resume": Verb(
         Client.resume,
-        "Let suspended jobs go on.",
+        "Put suspended jobs back into their queue.",
         "Let every suspended JOB wait for its turn again; one that has saved its work goes on from there.",
         "resumed",
     ),
     "requeue": Verb(
         Client.requeue,
-        "Let running jobs begin anew.",
+        "Stop running jobs; they wait and start again.",
         "Let every JOB that holds devices give them back, as an eviction does, and wait for its turn again.",
         "asked to begin anew",
     ),

@@ -182,5 +182,5 @@ def _told_to_people(on: KubernetesSettings) -> Iterator[None]:
     except KubernetesError as error:
         where = os.pathsep.join(map(str, on.kubeconfig)) or "the pod's service account"
         raise KubernetesFailedError(
-            str(error), f"See to it that {where} may do that: docs/kubernetes-install.md."
+            str(error), f"See to it that {where} may do that: docs/kubernetes-rights.md."
         ) from error

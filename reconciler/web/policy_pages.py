@@ -131,7 +131,7 @@ class PolicyPages:
         rights: Rights = request.state.rights
         if _is_hidden(text, rights):
             fix = "Ask the owner of the AccessPolicy for the role admin."
-            raise RequestRefusedError(403, "not-allowed", f"{path} is for users who may decide on the policy.", fix)
+            raise RequestRefusedError(403, "not-allowed", f"{path} is for admins of the policy.", fix)
         lines = text.splitlines()
         shown = {"lines": lines[:LINES_MAX], "line_count": len(lines), "document": path}
         return page(request, "document.html", revision=asked, is_in_force=asked == in_force, **shown)

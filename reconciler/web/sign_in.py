@@ -77,7 +77,7 @@ class SignInRoutes:
         try:
             secret, session = await run_in_threadpool(self._keeper.begin, given.get("token", "").strip())
         except BadTokenError as error:
-            problem = Hindrance(f"This token lets nobody in: {error}.")
+            problem = Hindrance(f"This token is no good here: {error}.")
             return self._page(request, wanted, HTTPStatus.UNAUTHORIZED, problem)
         return _let_in(wanted, secret, session)
 
@@ -173,7 +173,7 @@ class SignInRoutes:
         return page(request, "sign-in.html", status, next=wanted, problem=problem, is_over=is_over, **shown)
 
 
-_NO_ADDRESS: Final = "At this address nobody comes back from an identity provider."
+_NO_ADDRESS: Final = "No identity provider sends its users back to this address."
 _NO_ADDRESS_FIX: Final = "The server's operator names its address from outside: quorate run --external-url."
 
 
@@ -187,8 +187,8 @@ def _require_https(request: Request) -> None:
         raise RequestRefusedError(
             403,
             "cookie-needs-https",
-            "This page came over plain HTTP, and so did your token: others may have read it. Nobody is signed in so, as browsers "
-            "keep the cookie of a session only over HTTPS, or from the machine of the server itself.",
+            "This page came over plain HTTP, and so did your token: other users of the network may have read it. The sign-in "
+            "failed: browsers keep the cookie of a session only over HTTPS, or from the machine of the server itself.",
             "Have the token replaced. The server's operator puts a proxy with TLS before it, and names that with --external-url.",
         )
 

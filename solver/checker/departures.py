@@ -91,7 +91,7 @@ class _Departures:
         elif step.means == "return":
             yield from self._given_back(job)
         else:
-            yield Violation("S8", job.name, f"is evicted by {step.means} for nobody")
+            yield Violation("S8", job.name, f"is evicted by {step.means} for no job")
 
     def _given_back(self, job: Job) -> Iterator[Violation]:
         """A gang that waits is to start on some of its devices before it could be asked any later; and it only borrows them."""

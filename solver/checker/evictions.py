@@ -85,7 +85,7 @@ class _Evictions:
         if not self._frees_quota(victim, preemptor) and self._nodes_of_takers.isdisjoint(
             task.node for task in victim.placement
         ):
-            yield Violation("S8", victim.name, f"is evicted for {preemptor.name} and frees nothing that anybody gets")
+            yield Violation("S8", victim.name, f"is evicted for {preemptor.name} and frees nothing that a job gets")
         problem = self._unlawful(victim, preemptor)
         if problem:
             yield Violation("S4", victim.name, problem)

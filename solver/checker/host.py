@@ -1,6 +1,6 @@
-"""Judges evictions for CPU and memory: GPUs carry a share of both, and what is held beyond that is borrowed (docs/policy.md).
+"""Judges evictions for CPU and memory: GPUs carry a share of both, and what is held beyond that is borrowed.
 
-Part of the checker. S4: who leaves for whom; S8: nobody without GPUs leaves where that was not needed.
+Part of the checker; docs/host-resources.md has the rules. S4: which job leaves for which; S8: no job without GPUs leaves in vain.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class _Court:
         divided = {device for device, instances in used.items() if instances} - self.whole
         bound = (task for step in self.case.steps(Bind) for task in step.tasks if divided and task.mig is None)
         for device in sorted({device for task in bound for device in task.devices if device in divided}):
-            yield Violation("S1", device, "would be somebody's as a whole and hold instances")
+            yield Violation("S1", device, "would be held as a whole and hold instances")
 
     def _promised_no_more(self) -> Iterator[MigSlot]:
         """What was promised to who is bound now."""
@@ -206,7 +206,7 @@ class _Court:
         if not self.used.get(step.device, set()) <= then:
             yield Violation("S6", step.device, "would lose an instance that is in use")
         if step.device in self.whole:
-            yield Violation("S6", step.device, "is partitioned while somebody has it")
+            yield Violation("S6", step.device, "is partitioned while a job holds it")
 
     def _impossible(self, step: Repartition, known: MigGeometry) -> Iterator[Violation]:
         end, media = 0, 0

@@ -97,11 +97,11 @@ class _Court:
             for device, instances in unmade(self.case, step.tasks).items():
                 known = self.pools.get(self._pool_of(device))
                 if known is None or not may_be_made(self.case, known, device, instances):
-                    yield Violation("S6", device, "is promised as what it is not, where nobody has to leave for that")
+                    yield Violation("S6", device, "is promised as what it is not, where no job has to leave for that")
                 elif device in changed or device in self.promised:
-                    yield Violation("S6", device, "is partitioned for somebody else, and promised as something new")
+                    yield Violation("S6", device, "is partitioned for another job, and promised as something new")
                 elif not self._can_be(known, device, instances, step.job):
-                    yield Violation("S6", device, "can't become what it is promised as beside those who stay")
+                    yield Violation("S6", device, "can't become what it is promised as beside the jobs that stay")
                 self.promised[device] = step.job
 
     def changes(self) -> Iterator[Violation]:

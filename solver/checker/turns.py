@@ -22,7 +22,7 @@ PLACES = 40
 FOLD = 5
 PRIOR = 0.03
 MINUTE = 60_000
-"""As docs/policy.md has them."""
+"""As docs/turns.md has them."""
 
 ABOUT = 1e-6
 """By how much of itself a cost may differ that was added up in another order."""

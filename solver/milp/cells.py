@@ -3,7 +3,7 @@
 A *cell* is the nodes of one GPU type in one block (or in one pool, where no waiting gang asks for a block or closer).
 A slot of a reference shape is room for one task of it on one node. A task of shape τ lowers a node's slots of shape σ by
 at least min(⌊τ/σ⌋) over all that σ takes, so that Σ ⌊τ/σ⌋ · tasks ≤ slots holds for every set that fits: a valid row.
-Where task sizes divide each other and GPUs are what is scarce, these rows are also sufficient (docs/solver.md).
+Where task sizes divide each other and GPUs are what is scarce, these rows are also sufficient (docs/solver-rows.md).
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class ProgramStart:
     def hardness(self) -> tuple[float, ...]:
         """Sorts the hardest to place first: large tasks, then closely kept gangs, then large gangs.
 
-        In decreasing task size every set on the chain 1|2|4|8 that satisfies the rows can be placed (docs/solver.md).
+        In decreasing task size every set on the chain 1|2|4|8 that satisfies the rows can be placed (docs/solver-rows.md).
         """
         return (-self.task_milli, self.closeness, -self.option.worth)
 

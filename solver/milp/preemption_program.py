@@ -3,7 +3,7 @@
 A job is served in one of three manners. `inside`: it lies inside its queue's share once others have left, and takes what others
 borrowed. `ahead`: it stands ahead of lower work of its own queue and takes the place of that. `firm`: it is not preemptible and
 lies inside the share beside the not preemptible work alone; it takes what is free. Rules: DESIGN section 5, amendments 1 to 6.
-Every node has rows of its own, so what the program promises fits; docs/solver.md has the rows and what they take.
+Every node has rows of its own, so what the program promises fits; docs/solver-victims.md has the rows and what they take.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One exact layer after the other is branched over while the served columns of those below are parts of a whole, and those above stay
 as they were chosen (Pochet and Wolsey, Production Planning by Mixed Integer Programming, 2006, section 3.6).
-docs/solver.md says what it gains and takes.
+docs/solver-large.md says what it gains and takes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BRANCHING = {
     "mip_heuristic_run_root_reduced_cost": False,
     "mip_allow_restart": False,
 }
-"""What is switched off takes more time at the first node than what it finds is worth (docs/solver.md)."""
+"""What is switched off takes more time at the first node than what it finds is worth (docs/solver-large.md)."""
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ def test_a_wrong_token_is_told(browser: Browser) -> None:
     browser.open("/")
     browser.sign_in("wrong")
     assert (
-        browser.page.get_by_role("alert").first.text_content() == "This token lets nobody in: no user has this token."
+        browser.page.get_by_role("alert").first.text_content() == "This token is no good here: no user has this token."
     )
     # Chromium itself notes each answer that is a refusal.
     assert all("401" in told for told in browser.troubles)

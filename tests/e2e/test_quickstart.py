@@ -21,7 +21,9 @@ ADA = {
 
 
 def test_the_quickstart_is_as_it_stands(tmp_path: Path) -> None:
-    install, init, serve, first, large, change, back, clean = console_blocks((ROOT / "docs/quickstart.md").read_text())
+    install, init, serve, first, large, change, back, queue, clean = console_blocks(
+        (ROOT / "docs/quickstart.md").read_text()
+    )
     with terminals(tmp_path, **ADA) as shells:
         shells.run(f"{install}\n{init}")
         shells.begin(serve.strip())
@@ -36,4 +38,5 @@ def test_the_quickstart_is_as_it_stands(tmp_path: Path) -> None:
         shells.run(f"cd my-cluster\n{revert}")
         until("it waits as before", lambda: waits in shells.run("quorate why large"))
         assert "first  " in shells.run("quorate get --state running")
-        assert shells.run(clean).splitlines() == ["large: asked to end", "first: asked to end"]
+        assert "third: running" in shells.run(f"cd my-cluster\n{queue}")
+        assert sorted(shells.run(clean).splitlines()) == [f"{job}: asked to end" for job in ("first", "large", "third")]

@@ -110,12 +110,28 @@ def test_the_glossary_has_each_term_once_and_every_kind_of_quota() -> None:
 
 
 def test_every_kind_of_document_is_described() -> None:
-    assert set(FOLDER_OF_KIND) <= set(sections(doc("policy.md")))
+    assert set(FOLDER_OF_KIND) <= set(sections(doc("policy-reference.md")))
 
 
 @pytest.mark.parametrize(
     "page",
-    ["checkpoints.md", "following.md", "interactive.md", "jobs.md", "notifications.md", "pipelines.md", "policy.md"],
+    [
+        "checkpoints.md",
+        "following.md",
+        "host-resources.md",
+        "interactive.md",
+        "jobs.md",
+        "notifications.md",
+        "pipelines.md",
+        "policy-reference.md",
+        "policy.md",
+        "priority-classes.md",
+        "queues.md",
+        "reservations.md",
+        "scheduling-policy.md",
+        "services.md",
+        "turns.md",
+    ],
 )
 def test_the_documents_on_a_page_are_valid(page: str) -> None:
     examples = YAML.findall(doc(page))
@@ -131,7 +147,7 @@ def test_every_variable_that_a_task_sees_is_described() -> None:
     spec = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape()),))
     order = StartGang(JobName("job"), 1, (TaskPlacement("worker", 0, NodeName("n1")),), spec)
     ((_, environment),) = task_environments(order, {}, 1, {})
-    assert [name for name in environment if f"`{name}`" not in doc("jobs.md")] == []
+    assert [name for name in environment if f"`{name}`" not in doc("task-environment.md")] == []
 
 
 def test_every_state_of_a_job_is_described() -> None:
@@ -179,7 +195,7 @@ def _anchors(path: Path) -> set[str]:
 
 def test_the_table_of_rights_is_that_of_the_shipped_roles() -> None:
     said = set()
-    text = sections(doc("kubernetes-install.md"))["Rights"]
+    text = sections(doc("kubernetes-rights.md"))["Rights"]
     for part, namespace in zip(text.split("\n| What |")[1:], ("", "", NAMESPACE), strict=True):
         for what, verbs in re.findall(r"^\| (`.+?) \| ([a-z, ]+) \|", part, re.MULTILINE):
             names = re.findall(r" named `(.+?)`", what)

@@ -30,7 +30,7 @@ from tests.reconciler.gitops.source.origin import Origin
 
 pytestmark = REAL
 
-PAGE = (ROOT / "docs/kubernetes-install.md").read_text()
+PAGE = "\n".join((ROOT / f"docs/kubernetes-{name}.md").read_text() for name in ("install", "operating"))
 SPACE = "quorate-system"
 NOTHING = ("docker", "kind", "podman", "ssh-keyscan")
 """Programs that stand for what is not here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from reconciler.analysis.reports.plain_text import printable
@@ -45,8 +45,8 @@ def table_of(
     """Rows under headings; the columns named in `right` hold numbers. States of jobs have colours.
 
     Its cells are wrapped to have it fit in so many `columns` of characters. Where words would have to be broken for that, those
-    named in `spare` are left out, the first first. Where that is not enough it is as wide as it needs to be: a terminal wraps
-    lines, and names can still be read and copied. Without `columns` Rich folds words.
+    without a value are left out, then those named in `spare`, the first first. Where that is not enough it is as wide as it
+    needs to be: a terminal wraps lines, and names can still be read and copied. Without `columns` Rich folds words.
     """
     from rich.table import Table
     from rich.text import Text
@@ -56,7 +56,7 @@ def table_of(
     shown = list(zip(headings, *lines, strict=True))
     widths: list[int | None] = [None] * len(shown)
     if columns is not None:
-        for heading in spare:
+        for heading in (*_without_values(shown), *spare):
             if _outer(_least(shown)) <= columns:
                 break
             shown = [column for column in shown if column[0] != heading]
@@ -72,6 +72,13 @@ def table_of(
             )
         )
     return table
+
+
+def _without_values(columns: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Headings of columns of which nothing is known in any row, the last first."""
+    for heading, *cells in reversed(columns):
+        if cells and not any(cell.strip(" -") for cell in cells):
+            yield heading
 
 
 def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:

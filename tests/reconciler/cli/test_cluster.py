@@ -211,6 +211,19 @@ def test_a_narrow_terminal_goes_without_columns_and_breaks_no_name(
     assert row.split()[:2] == ["a-name-that-is-long", "failed"]
 
 
+def test_a_narrow_terminal_goes_first_without_columns_that_have_no_value(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for name, value in (("TERM", "xterm"), ("COLUMNS", "20"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    print_table(
+        ("NAME", "ACTIVE", "AGE", "IDLE"), (("training", "-", "2d", ""), ("notebook", "-", "", "")), spare=("AGE",)
+    )
+    head = re.sub("\x1b[^m]*m", "", capsys.readouterr().out.splitlines()[0])
+    assert head.split() == ["NAME", "AGE"]
+
+
 def test_states_have_colours_on_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

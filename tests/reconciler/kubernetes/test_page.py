@@ -35,7 +35,7 @@ def test_every_reason_is_on_the_page() -> None:
 
 
 def test_what_is_written_of_evictions_and_promises_is_on_their_page() -> None:
-    page = (ROOT / "docs" / "kubernetes-eviction.md").read_text()
+    page = "".join((ROOT / "docs" / f"kubernetes-{name}.md").read_text() for name in ("eviction", "disruption"))
     written = (names.CHECKPOINT_INTERVAL, names.CHECKPOINT_GRACE, names.CHECKPOINT_HOOK, names.CHECKPOINTED)
     said = (*written, names.CHECKPOINT_BY, names.EVICT, names.PROMISE, reservation_store.NAME, names.DEFAULT_CONTAINER)
     source = Path(intents.__file__).read_text()

@@ -50,7 +50,7 @@ def test_where_all_is_well_it_says_so(console: Console) -> None:
     assert figures(text).startswith(
         "All conditions are in order. 0 of 2 nodes closed, 0 with something against them. 0 of 8 GPUs take no new job,"
     )
-    for said in ("Nothing speaks against any node.", "Nothing speaks against any GPU by itself.", "nobody is told"):
+    for said in ("Nothing speaks against any node.", "Nothing speaks against any GPU by itself.", "no webhook is told"):
         assert said in text
 
 

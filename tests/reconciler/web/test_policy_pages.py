@@ -272,7 +272,7 @@ def test_what_the_api_does_not_show_of_the_policy_is_for_admins(console: Console
     branch.put_in_force(revision)
     console.site.access = AccessPolicy(roles=(RoleBinding("operator", ("user:ada",)),))
     with console.browser(console.adas) as browser:
-        assert "for users who may decide on the policy" in browser.get("/policy").text
+        assert "for admins of the policy" in browser.get("/policy").text
         assert browser.get(f"/policy/documents/{ACCESS}").status_code == HTTPStatus.FORBIDDEN
         assert "# two" not in browser.get(f"/policy/revisions/{revision}").text
     with console.browser() as browser:
