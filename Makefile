@@ -17,10 +17,10 @@ demo-console: $(VENV)/.installed
 	$(BIN)/python -m hack.demo.console
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 test-thorough: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n 3 -m "thorough and not long"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "thorough and not long"
 
 test-long: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 -m "(long or thorough or hypothesis) and not kubernetes and not postgresql" --all-worlds

@@ -61,7 +61,8 @@ from reconciler.api.policy_routes import PolicyRoutes
 from reconciler.api.probe_routes import ProbeRoutes
 from reconciler.api.request_turns import RequestTurns
 from reconciler.api.services import Services
-from reconciler.api.showback import Showback, ShowbackRoutes
+from reconciler.api.showback import ShowbackRoutes
+from reconciler.api.showback_payloads import Showback
 from reconciler.api.timeline import QueueUseOverTime, Timeline
 from reconciler.api.timeline_routes import TimelineRoutes
 from reconciler.api.top import Top

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from reconciler.analysis.backtest.history_file import RecordedJob
-from reconciler.control.broken_limits import BrokenLimit
-from reconciler.control.queue_use import QueueLine
 from reconciler.control.use_summary import GpuUtilisation
 from reconciler.lifecycle.jobs.eligibility import Block
+from reconciler.model.broken_limit import BrokenLimit
 from reconciler.model.budget import BudgetStanding
 from reconciler.model.checkpoint_record import CheckpointRecord
 from reconciler.model.failure import Failure
@@ -17,6 +16,7 @@ from reconciler.model.health_record import PartHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobState
 from reconciler.model.problem import Problem
+from reconciler.model.queue_line import QueueLine
 from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Activity, Epoch
 from reconciler.protocols.history import Event

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from functools import cache
 from threading import Semaphore
 from typing import Annotated, Final, Literal
@@ -12,60 +11,20 @@ from fastapi import APIRouter, Query, Request, Response
 
 from reconciler.access.rights import Rights
 from reconciler.analysis.showback.account import GpuAccount, GpuKind, account_of, unwatched
-from reconciler.analysis.showback.statement import Charge, JobFacts, ShowbackBy, ShowbackRow, statement_of
+from reconciler.analysis.showback.statement import JobFacts, ShowbackBy, statement_of
 from reconciler.analysis.showback.tariff import Per, Tariff, seconds_of
 from reconciler.api.answers import answer, answers, refuses
-from reconciler.api.payloads import Payload
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import PastRecords, Services
+from reconciler.api.showback_payloads import NOT_ON_RECORD, CapacityRow, Showback
 from reconciler.api.timeline import TimeWindow
 from reconciler.api.timeline_routes import Written, kept_placements, window_of
 from reconciler.control.capacity import WATCH_GAP
-from solver.model.cluster import GpuType
-from solver.model.document import Document
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import QueueName
 
 AT_ONCE_MAX: Final = 2
 """A month of a large cluster takes seconds of a core: more at once would keep other requests waiting."""
-
-
-NOT_ON_RECORD: Final = "not-on-record"
-"""The code of a refusal: capacity was not kept yet, or is not kept any more."""
-
-
-class CapacityRow(Document, frozen=True, omit_defaults=False):
-    """GPU-seconds of one kind of GPUs, exactly: five states, and their sum, `capacity`. `pool` "": of nodes that were not known."""
-
-    pool: str
-    gpu_type: GpuType
-    capacity: Decimal
-    allocated: Decimal
-    idle: Decimal
-    reserved: Decimal
-    unhealthy: Decimal
-    partitioning: Decimal
-
-
-class Showback(Payload, frozen=True, kw_only=True):
-    """All GPU time from `start` to `end`: what became of it (`capacity`), and what each row had of what was allocated.
-
-    `start` is later than what was asked for where capacity is on record only from then on (`asked_from`). `unwatched_seconds`: for
-    how long no control plane was there to see changes; what was so before counts for that time. `overheld`: GPU-seconds that were
-    held beyond what GPUs are, which are counted once; anything but 0 is a fault. `currency` "": nothing has a price.
-    `charges`: the same time by period and price, where that is asked for.
-    """
-
-    by: ShowbackBy
-    asked_from: Instant
-    start: Instant
-    end: Instant
-    unwatched_seconds: float
-    overheld: Decimal
-    currency: str
-    capacity: tuple[CapacityRow, ...]
-    rows: tuple[ShowbackRow, ...]
-    charges: tuple[Charge, ...] = ()
 
 
 class ShowbackRoutes:

@@ -14,6 +14,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, print_error
+from reconciler.control.garbage_collection import seldom
 
 
 class Subcommand(NamedTuple):
@@ -211,6 +212,7 @@ def _open_streams() -> None:
 
 def main() -> None:
     """The console script."""
+    seldom()  # an eighth of the start of a control plane was looking for garbage among modules
     sys.exit(run(sys.argv[1:]))
 
 

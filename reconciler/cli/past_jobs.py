@@ -11,7 +11,7 @@ import click
 
 from reconciler.analysis.showback.statement import ShowbackRow
 from reconciler.api.payloads import JobView
-from reconciler.api.showback import NOT_ON_RECORD
+from reconciler.api.showback_payloads import NOT_ON_RECORD
 from reconciler.cli.completion import queue_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.get import STATES

@@ -11,7 +11,7 @@ from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json, printable
 from reconciler.cli.phrases import active_words, by_whom
 from reconciler.cli.tables import print_table
-from reconciler.control.queue_use import QueueLine
+from reconciler.model.queue_line import QueueLine
 from solver.model.cluster import GpuType
 
 _HEADINGS = (

@@ -21,7 +21,7 @@ from reconciler.analysis.showback.focus import (
     rows_of,
 )
 from reconciler.analysis.showback.statement import ShowbackBy, ShowbackRow
-from reconciler.api.showback import CapacityRow, Showback
+from reconciler.api.showback_payloads import CapacityRow, Showback
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.inputs import unreadable

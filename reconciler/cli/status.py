@@ -12,7 +12,7 @@ from reconciler.cli.output import output_option, print_json
 from reconciler.cli.phrases import short_list, short_revision
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.control.broken_limits import BrokenLimit
+from reconciler.model.broken_limit import BrokenLimit
 from reconciler.model.watch_status import FollowedKind
 
 

@@ -20,7 +20,7 @@ from reconciler.api.policy_payloads import (
     SuspensionAsked,
     SuspensionList,
 )
-from reconciler.api.showback import Showback
+from reconciler.api.showback_payloads import Showback
 from reconciler.api.timeline import QueueUseOverTime, Timeline
 from reconciler.client.transport import Transport
 from reconciler.model.envelope import Envelope

@@ -6,33 +6,16 @@ from collections.abc import Iterator
 
 import msgspec
 
-from solver.model.cluster import GpuType
-from solver.model.document import Document
+from reconciler.model.broken_limit import BrokenLimit
 from solver.model.inflight import ConvergenceClock
 from solver.model.parts import owner_of
-from solver.model.quantities import Instant, MilliGpu
+from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot
-from solver.model.workload import JobName, QueueName
-from solver.policy.harm import Evictable
+from solver.model.workload import JobName
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 from solver.preemption.departures import convergence_of, departures
 from solver.quota.entitlement import queue_limits_of, use_by_line
-
-
-class BrokenLimit(Document, frozen=True, omit_defaults=False):
-    """A `max` of a queue, below what it holds. `deadline`: when `evict` of its convergence begins to count; null: it evicts none.
-
-    `jobs`: evicted in the first round from then on, if all that run now still do.
-    """
-
-    queue: QueueName
-    gpu_type: GpuType
-    held: MilliGpu
-    max: MilliGpu
-    evict: Evictable
-    deadline: Instant | None = None
-    jobs: tuple[JobName, ...] = ()
 
 
 def broken_limits(snapshot: Snapshot, policy: Policy) -> Iterator[BrokenLimit]:

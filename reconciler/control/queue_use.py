@@ -8,9 +8,9 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Final, NamedTuple
 
+from reconciler.model.queue_line import QueueLine
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import GpuType
-from solver.model.document import Document
 from solver.model.quantities import MilliGpu
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
@@ -20,25 +20,6 @@ from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import weights_of
 from solver.quota.options import options_of
 from solver.round.solve import standing
-
-
-class QueueLine(Document, frozen=True, omit_defaults=False):
-    """GPUs of one type in one queue. `max` null: no ceiling. `borrowed`: the part of `held` above `guaranteed`.
-
-    `fair_share`: what the queue would hold if idle capacity were divided by weight among those that want it now.
-    `waiting`: asked for by pending jobs that name the type first. `past_gpu_hours`: decayed past use, 0 where it does not count.
-    `lendable`: the most of `guaranteed` that others may borrow; null: all of it.
-    """
-
-    gpu_type: GpuType
-    guaranteed: MilliGpu
-    max: MilliGpu | None
-    fair_share: MilliGpu
-    held: MilliGpu
-    borrowed: MilliGpu
-    waiting: MilliGpu
-    past_gpu_hours: float = 0.0
-    lendable: MilliGpu | None = None
 
 
 class QueueUse(NamedTuple):

@@ -27,6 +27,7 @@ from reconciler.kubernetes.client.leader import NoNamespaceError
 from reconciler.kubernetes.client.refusals import CredentialsError, KubernetesError
 from reconciler.kubernetes.client.service_account import in_cluster
 from reconciler.kubernetes.control.connection import Beside, ClusterConnection, acting_plane, observing_plane
+from reconciler.kubernetes.control.followed_figures import FollowedFigures
 from reconciler.kubernetes.control.observer import ObservedFiles, Observer
 from reconciler.kubernetes.control.plane import Handed, PodPlane
 from reconciler.kubernetes.control.policy_publication import PolicyPublication
@@ -36,7 +37,6 @@ from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs, S
 from reconciler.kubernetes.objects.pod_ownership import PodOwnership
 from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.model.clock import Clock, SystemClock
-from reconciler.model.watch_status import FollowedFigures
 from reconciler.server.alerts import alert_services
 from reconciler.server.exported_use import exported_use
 from reconciler.server.folder import FolderUnusableError, StateFolder

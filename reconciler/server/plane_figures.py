@@ -12,9 +12,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from reconciler.control.passes import Pass
-from reconciler.control.queue_use import QueueLine, QueueUse
+from reconciler.control.queue_use import QueueUse
 from reconciler.control.runner import Condition, LoopStatus
 from reconciler.model.git_status import PolicyStatus
+from reconciler.model.queue_line import QueueLine
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.placement.stranded_gpus import stranded_gpus
 from solver.policy.policy import Queue

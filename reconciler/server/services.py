@@ -12,7 +12,7 @@ from reconciler.api.payloads import FALLS_SHORT, HELD_BACK, LEADING, SUSPENDED, 
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import PastRecords, Services
 from reconciler.backends.baremetal.desk import AgentDesk
-from reconciler.control.broken_limits import BrokenLimit, broken_limits
+from reconciler.control.broken_limits import broken_limits
 from reconciler.control.control import NoPolicyError
 from reconciler.control.lending import without_lent
 from reconciler.control.metrics import Metrics
@@ -25,6 +25,7 @@ from reconciler.documents.operations import Operations
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.lifecycle.health.cap import held_back
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.model.broken_limit import BrokenLimit
 from reconciler.model.budget import BudgetStanding
 from reconciler.model.clock import Clock
 from reconciler.model.health_record import NodeHealth

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.api.payloads import QueueView
-from reconciler.control.queue_use import QueueLine
+from reconciler.model.queue_line import QueueLine
 from reconciler.web.origins import document_link
 from solver.model.cluster import GpuType
 from solver.model.workload import QueueName

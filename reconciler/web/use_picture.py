@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from reconciler.control.queue_use import QueueLine
+from reconciler.model.queue_line import QueueLine
 from reconciler.web.past import HeldOverTime, QueueAndType
 from reconciler.web.queue_colours import COLOURS, OTHER, QueueColours
 from reconciler.web.time_window import ShownWindow

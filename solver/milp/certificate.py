@@ -17,11 +17,11 @@ from solver.model.quantities import MILLI_PER_GPU
 from solver.model.workload import JobName
 from solver.placement.starts import ENTITLED, Segment, layer_names, parts_inside, segments_of
 from solver.plan.plan import Certificate, LayerResult, ProofStatus
+from solver.policy.harm import MEANS
 from solver.preemption.new_nomination import NewNomination
 from solver.queueing.demand import StartCandidate, SubLayer
 from solver.quota.entitlement import Inside, Shares
 from solver.quota.vacated import TIERS
-from solver.quota.victims import MEANS
 
 SAME = 1e-6
 """Two layer values closer than this, relatively, are the same: the tolerance at which the optimiser locks its layers."""

@@ -25,7 +25,7 @@ from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import MigShape, Shape
 from solver.model.workload import QueueName
-from solver.policy.harm import Evictions
+from solver.policy.harm import MEANS, Evictions
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation_candidates import ConsolidationCandidate
@@ -36,7 +36,7 @@ from solver.quota.host_shares import HostBorrowing, sum_of, tasks_with_shapes
 from solver.quota.options import Option
 from solver.quota.users import CapLine, HostLine
 from solver.quota.vacated import Tier, left_inside
-from solver.quota.victims import MEANS, PreemptorJob
+from solver.quota.victims import PreemptorJob
 
 Manner = Literal["inside", "ahead", "firm"]
 

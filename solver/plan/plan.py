@@ -14,8 +14,7 @@ from solver.plan.estimates import AnyEstimate
 from solver.plan.extent import Extent
 from solver.plan.reason import beside_gpus, count, part_of
 from solver.plan.reasons import AnyReason
-from solver.policy.harm import Rule
-from solver.quota.victims import Means
+from solver.policy.harm import Means, Rule
 
 Stage = Literal["none", "greedy", "mip"]
 """Which part of the solve decided: nothing to decide, the greedy answer, or the integer program."""

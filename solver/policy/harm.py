@@ -7,6 +7,11 @@ from typing import Literal
 from solver.model.document import Document
 from solver.model.quantities import Duration
 
+Means = Literal["reclaim", "preempt", "turn", "straddle"]
+MEANS: tuple[Means, ...] = ("reclaim", "preempt", "turn", "straddle")
+"""In the order of harm: borrowed work of others, in the queue itself work of lower priority and then that whose turn is over, a
+gang across a guarantee's line."""
+
 TimedProtection = Literal["minRuntime", "coolDown", "evictionsPerDay"]
 """What protects a running job for a while, by its name in a PriorityClass."""
 

@@ -21,10 +21,11 @@ from solver.model.parts import owner_of
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.round_cache import RoundCache
 from solver.model.workload import JobName, QueueName
+from solver.policy.harm import MEANS
 from solver.preemption.eviction_rules import EvictionRules
 from solver.preemption.released_capacity import ReleasedCapacity
 from solver.quota.allocation_table import AllocationTable
-from solver.quota.victims import BORROWED, MEANS, STRADDLES, PreemptorJob, Victim
+from solver.quota.victims import BORROWED, STRADDLES, PreemptorJob, Victim
 
 RECLAIM, PREEMPT, TURN, STRADDLE = (MEANS.index(means) for means in ("reclaim", "preempt", "turn", "straddle"))
 

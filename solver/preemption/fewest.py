@@ -15,12 +15,13 @@ import numpy as np
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
 from solver.placement.placement import ONE_GPU
+from solver.policy.harm import MEANS
 from solver.preemption.attempts import Attempts
 from solver.preemption.counting import Counting, can_count, could_fit, says_it_all
 from solver.preemption.givers import VictimSet, charges_of
 from solver.preemption.trial import PlacementRequest, PreemptionResult
 from solver.quota.allocation_table import RemovedHolders
-from solver.quota.victims import MEANS, Victim, gangs_first
+from solver.quota.victims import Victim, gangs_first
 
 ALL_SPARED_MAX = 64
 """Victims of which each is tried without; of more, where each trial seeks a place, first those on nodes that it would not use."""

@@ -11,13 +11,13 @@ from solver.model.parts import owner_of, shrinking_apart
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.snapshot import Snapshot, with_more_intents
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
-from solver.policy.harm import Rule
+from solver.policy.harm import MEANS, Means, Rule
 from solver.policy.policy import Policy
 from solver.preemption.departures import RuleEviction
 from solver.preemption.new_nomination import NewNomination
 from solver.quota.dominance import HostUse
 from solver.quota.host_shares import sum_of, tasks_with_shapes
-from solver.quota.victims import MEANS, Means, Victim
+from solver.quota.victims import Victim
 
 
 @dataclass(frozen=True, slots=True)

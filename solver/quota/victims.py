@@ -17,7 +17,7 @@ from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, Phase
-from solver.policy.harm import Protection, TimedProtection
+from solver.policy.harm import MEANS, Means, Protection, TimedProtection
 from solver.policy.policy import Policy, PriorityClass
 from solver.quota.entitlement import Charge, charge_of_tasks
 from solver.quota.held_use import NEVER
@@ -26,11 +26,6 @@ Standing = Literal["borrowed", "straddles", "inside"]
 STANDINGS: tuple[Standing, ...] = ("borrowed", "straddles", "inside")
 """From the least protected up."""
 BORROWED, STRADDLES, INSIDE = range(len(STANDINGS))
-
-Means = Literal["reclaim", "preempt", "turn", "straddle"]
-MEANS: tuple[Means, ...] = ("reclaim", "preempt", "turn", "straddle")
-"""In the order of harm: borrowed work of others, in the queue itself work of lower priority and then that whose turn is over, a
-gang across a guarantee's line."""
 
 DAY = Duration(86_400_000)
 

@@ -25,7 +25,7 @@ from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease, Outranked
-from solver.policy.harm import Rule
+from solver.policy.harm import Means, Rule
 from solver.policy.policy import Policy
 from solver.preemption.consolidation import Move
 from solver.preemption.new_nomination import NewNomination
@@ -34,7 +34,6 @@ from solver.queueing.demand import StartCandidate
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_tasks
 from solver.quota.host_shares import HostShares
-from solver.quota.victims import Means
 from solver.round.admission import Admission
 from solver.round.forecast import estimates
 from solver.round.protections import LaterStart, RoundRemainder, later_starts

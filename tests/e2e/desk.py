@@ -10,7 +10,7 @@ import pytest
 from reconciler.api.payloads import Status
 from reconciler.cli.main import run
 from reconciler.client import Client
-from reconciler.control.broken_limits import BrokenLimit
+from reconciler.model.broken_limit import BrokenLimit
 from reconciler.protocols.history import Event
 from solver.model.document import decode, encode
 from solver.model.workload import JobName

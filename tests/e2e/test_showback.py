@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from reconciler.access.token_file import read_token
-from reconciler.api.showback import Showback
+from reconciler.api.showback_payloads import Showback
 from reconciler.client import Client
 from solver.model.workload import JobName
 from tests.e2e.control_plane import POLICY, QUORATE, ControlPlane, sh, until

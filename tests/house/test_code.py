@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -37,7 +38,7 @@ def test_functions_are_short_enough_to_read() -> None:
     def too_long(path: Path) -> list[str]:
         return [
             f"{node.name} has {lines} lines"
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in ast.walk(_parsed(path))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
         ]
@@ -50,7 +51,8 @@ def test_every_module_says_what_it_is_for_in_one_sentence() -> None:
         text = path.read_text()
         if path.name == "__init__.py" and not text:
             return ""
-        lines = [*(ast.get_docstring(ast.parse(text)) or "").splitlines(), "", ""]
+        docstring = text.removeprefix('"""').partition('"""')[0] if text.startswith('"""') else ""
+        lines = [*docstring.splitlines(), "", ""]
         return "" if lines[0].endswith(".") and not lines[1] else f"begins with {lines[0]!r}"
 
     assert objections(tracked("*.py"), unsaid) == {}
@@ -61,7 +63,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     imports: nx.DiGraph[str] = nx.DiGraph()
     modules = {_module(path): path for path in tracked("quorate/*.py", "solver/*.py", "reconciler/*.py")}
     for name, path in modules.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(_parsed(path)):
             if isinstance(node, ast.ImportFrom) and node.module:
                 whole = (f"{node.module}.{each.name}" for each in node.names)
                 imports.add_edges_from((name, each if each in modules else node.module) for each in whole)
@@ -101,10 +103,15 @@ def test_the_front_door_of_the_solver_opens() -> None:
 def test_one_public_class_name_means_one_class() -> None:
     where = defaultdict(list)
     for path in tracked("quorate/*.py", "solver/*.py", "reconciler/*.py"):
-        for node in ast.parse(path.read_text()).body:
+        for node in _parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 where[node.name].append(str(path.relative_to(ROOT)))
     assert {name: places for name, places in where.items() if len(places) > 1} == {}
+
+
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def _module(path: Path) -> str:

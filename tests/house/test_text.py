@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import yaml
-
 from tests.house.tracked import objections, tracked
 
 MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|home|root|Users|tmp)/\w")
@@ -46,13 +44,6 @@ def test_no_file_knows_the_machine_it_was_written_on() -> None:
 
 def test_urls_lead_to_public_documentation_or_nowhere() -> None:
     assert objections(tracked(), lambda path: unreachable_hosts(_text(path))) == {}
-
-
-def test_every_scenario_says_why_it_is_there() -> None:
-    def unsaid(path: Path) -> bool:
-        return len(yaml.safe_load(path.read_text())["why"].split()) < 5
-
-    assert objections(tracked("tests/scenarios/*.yaml"), unsaid) == {}
 
 
 def test_the_patterns_find_what_they_look_for() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from reconciler.control.lending import with_lent
+from reconciler.documents.guard import LOADER
 from solver.model.amounts import read_amounts
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.model.document import from_builtins, to_builtins
@@ -58,7 +59,7 @@ class Scenario:
 
 def read_scenario(path: Path) -> Scenario:
     """Read one scenario file. Unknown keys are errors."""
-    written = yaml.safe_load(path.read_text())
+    written = yaml.load(path.read_text(), LOADER)
     given, policy, then, why = (written.pop(key) for key in ("given", "policy", "then", "why"))
     if written:
         raise ValueError(f"{path}: unknown keys {', '.join(written)}")

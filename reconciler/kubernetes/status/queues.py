@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from reconciler.control.queue_use import QueueLine, QueueUse, queue_uses
+from reconciler.control.queue_use import QueueUse, queue_uses
+from reconciler.model.queue_line import QueueLine
 from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName

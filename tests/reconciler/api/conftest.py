@@ -22,7 +22,6 @@ from reconciler.backends.baremetal.authority import CertificateAuthority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.client import Client
-from reconciler.control.broken_limits import BrokenLimit
 from reconciler.control.control import PolicyInForce
 from reconciler.control.metrics import Metrics
 from reconciler.control.observation import join
@@ -33,6 +32,7 @@ from reconciler.gitops.source.archive import RevisionArchive
 from reconciler.lifecycle.health.effects import closed_places
 from reconciler.lifecycle.interventions.effects import about
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.model.broken_limit import BrokenLimit
 from reconciler.model.clock import SystemClock
 from reconciler.model.git_status import PolicyCondition, PolicyStatus
 from reconciler.model.gpu_use import NodeMinute

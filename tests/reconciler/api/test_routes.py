@@ -16,11 +16,12 @@ from reconciler.api.server import ApiServer
 from reconciler.api.submission import require_admissible
 from reconciler.api.views import node_views, queue_views
 from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreachableError
-from reconciler.control.queue_use import QueueLine, queue_uses
+from reconciler.control.queue_use import queue_uses
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.facts import GpuFacts, NodeFacts
 from reconciler.model.job_groups import NewJob
 from reconciler.model.job_record import JobOutcome
+from reconciler.model.queue_line import QueueLine
 from reconciler.protocols.history import Event
 from reconciler.store.jobs import SqlJobSource
 from solver.model.cluster import MigInstance

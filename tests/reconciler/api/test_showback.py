@@ -14,7 +14,7 @@ import pytest
 from reconciler.analysis.showback.statement import ShowbackBy
 from reconciler.api.guard import Guard
 from reconciler.api.server import ApiServer
-from reconciler.api.showback import Showback
+from reconciler.api.showback_payloads import Showback
 from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.documents.operations import Operations
 from reconciler.model.clock import VirtualClock

@@ -15,7 +15,7 @@ from reconciler.cli.nodes import health_words, parts_of, state_of
 from reconciler.cli.rounds import RoundDocument
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import local
-from reconciler.control.broken_limits import BrokenLimit
+from reconciler.model.broken_limit import BrokenLimit
 from reconciler.model.health_record import PartHealth
 from reconciler.model.watch_status import FollowedKind
 from solver.model.cluster import MigInstance, Node

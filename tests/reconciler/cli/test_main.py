@@ -202,6 +202,14 @@ def test_only_what_speaks_to_kubernetes_imports_its_client() -> None:
     assert done.stdout == "True\n"
 
 
+def test_what_asks_a_server_needs_nothing_of_one() -> None:
+    """A command that only asks begins in half the time, and without the extra `server`."""
+    servers = "fastapi", "starlette", "uvicorn", "prometheus_client", "cryptography", "sqlalchemy", "numpy", "highspy"
+    listing = f"import sys, reconciler.cli.completion; print([n for n in {servers} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def completed(words: str) -> list[str]:
     """What a shell is told for this line, its last word unfinished."""
     environment = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.control.broken_limits import BrokenLimit, broken_limits
+from reconciler.control.broken_limits import broken_limits
+from reconciler.model.broken_limit import BrokenLimit
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName

@@ -15,12 +15,13 @@ from reconciler.control.metrics import Metrics
 from reconciler.documents.operations import Operations
 from reconciler.kubernetes.client.kind_watch import WatchState
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
+from reconciler.kubernetes.control.followed_figures import FollowedFigures
 from reconciler.kubernetes.control.watch_status import followed_in, say_what_is_behind
 from reconciler.kubernetes.objects.resource import NODES, PODS, Resource
 from reconciler.model.budget import BudgetPeriod, GpuBudget
 from reconciler.model.health_policy import HealthPolicy, NodeTest
 from reconciler.model.idle_policy import IdleEvidence, IdlePolicy
-from reconciler.model.watch_status import BEHIND_S, FollowedFigures, FollowedKind
+from reconciler.model.watch_status import BEHIND_S, FollowedKind
 from reconciler.server.kubernetes_status import KubernetesStatus
 from solver.model.quantities import Duration, Instant
 from solver.policy.policy import Policy, PriorityClass, policy_of

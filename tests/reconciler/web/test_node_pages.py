@@ -78,28 +78,25 @@ def test_nodes_lie_rack_by_rack_as_people_count_with_what_they_hold(cluster: Con
     assert {row[5] for row in rows} == {"well"}
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("rack=b1+/+r1", ["n1"]),
-        ("rack=r1", ["n1", "n10"]),
-        ("rack=b2", ["a100"]),
-        ("type=A100", ["a100"]),
-        ("prefix=n1", ["n1", "n10"]),
-        ("state=cordoned", ["n2"]),
-        ("state=out+of+order", ["n2"]),
-        ("state=well", ["n1", "n10", "a100"]),
-        ("state=well&prefix=n1&type=H100&rack=r10", ["n10"]),
-        ("rack=&type=&state=&prefix=", ["n1", "n2", "n10", "a100"]),
-        ("state=drained", []),
-    ],
-)
-def test_they_can_be_narrowed_down(cluster: Console, query: str, found: list[str]) -> None:
+def test_they_can_be_narrowed_down(cluster: Console) -> None:
     cordon(cluster, "n2")
+    expected = {
+        "rack=b1+/+r1": ["n1"],
+        "rack=r1": ["n1", "n10"],
+        "rack=b2": ["a100"],
+        "type=A100": ["a100"],
+        "prefix=n1": ["n1", "n10"],
+        "state=cordoned": ["n2"],
+        "state=out+of+order": ["n2"],
+        "state=well": ["n1", "n10", "a100"],
+        "state=well&prefix=n1&type=H100&rack=r10": ["n10"],
+        "rack=&type=&state=&prefix=": ["n1", "n2", "n10", "a100"],
+        "state=drained": [],
+    }
     with cluster.browser() as browser:
-        text = browser.get(f"/nodes?{query}").text
-    assert names(text) == found
-    assert ("No node is like that." in text) == (not found)
+        pages = {query: browser.get(f"/nodes?{query}").text for query in expected}
+    assert {query: names(text) for query, text in pages.items()} == expected
+    assert [query for query, text in pages.items() if "No node is like that." in text] == ["state=drained"]
 
 
 def test_they_come_page_by_page_and_keep_to_what_was_asked_for(

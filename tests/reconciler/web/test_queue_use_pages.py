@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.control.queue_use import QueueLine
 from reconciler.model.clock import VirtualClock
+from reconciler.model.queue_line import QueueLine
 from reconciler.protocols.placements import Steps
 from reconciler.web.past import HeldOverTime
 from reconciler.web.queue_colours import QueueColours

@@ -20,9 +20,8 @@ from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.narrow.acted_on import acted_on
 from solver.plan.plan import Certificate, Evict, Nominate, Plan, Step, Yields
 from solver.plan.violation import Violation
-from solver.policy.harm import Evictions, Protection
+from solver.policy.harm import Evictions, Means, Protection
 from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
-from solver.quota.victims import Means
 from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.aftermath import victims_gone

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from solver.model.parts import owner_of
 from solver.model.workload import JobName, QueueName
+from solver.policy.harm import Means
 from solver.policy.tree import QuotaLine
 from solver.preemption.eviction_rules import EvictionRules
 from solver.quota.entitlement import Shares
-from solver.quota.victims import STANDINGS, Holder, Means, PreemptorJob, Standing, Victim, protected
+from solver.quota.victims import STANDINGS, Holder, PreemptorJob, Standing, Victim, protected
 
 
 def victims_of(rules: EvictionRules, preemptor: PreemptorJob) -> list[Victim]:

@@ -1,0 +1,26 @@
+"""What a queue is guaranteed, holds and waits for of one type of GPUs, as it is told."""
+
+from __future__ import annotations
+
+from solver.model.cluster import GpuType
+from solver.model.document import Document
+from solver.model.quantities import MilliGpu
+
+
+class QueueLine(Document, frozen=True, omit_defaults=False):
+    """GPUs of one type in one queue. `max` null: no ceiling. `borrowed`: the part of `held` above `guaranteed`.
+
+    `fair_share`: what the queue would hold if idle capacity were divided by weight among those that want it now.
+    `waiting`: asked for by pending jobs that name the type first. `past_gpu_hours`: decayed past use, 0 where it does not count.
+    `lendable`: the most of `guaranteed` that others may borrow; null: all of it.
+    """
+
+    gpu_type: GpuType
+    guaranteed: MilliGpu
+    max: MilliGpu | None
+    fair_share: MilliGpu
+    held: MilliGpu
+    borrowed: MilliGpu
+    waiting: MilliGpu
+    past_gpu_hours: float = 0.0
+    lendable: MilliGpu | None = None
