@@ -72,7 +72,7 @@ def candidates_of(
 
 @dataclass(frozen=True)
 class ClusterSource:
-    """The cluster that all policies are tried on, if it is not each one's own: of a repository, a snapshot, or as a server has it."""
+    """The cluster that all policies are tried on, if it is not each one's own: of a repository, a snapshot or a server."""
 
     folder: Path | None
     snapshot: Path | None

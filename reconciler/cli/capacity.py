@@ -10,6 +10,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec import UNSET, UnsetType
 
 from reconciler.cli.backtest_inputs import Arrivals, ClusterSource, arrivals_from_server, arrivals_of, candidates_of
 from reconciler.cli.connection import server_option
@@ -28,13 +29,12 @@ from solver.simulation.trace import ReplayedRound
 
 if TYPE_CHECKING:
     from reconciler.analysis.backtest.backtest import Backtest, PolicyCandidate
-    from reconciler.analysis.backtest.figures import Figure
     from reconciler.analysis.backtest.summary import ReplayOutcome
     from reconciler.analysis.capacity.addition import NodeAddition
     from reconciler.analysis.capacity.attempts import AttemptFile
     from reconciler.analysis.capacity.report import AdditionSearch, CapacityCase, CapacityReport, TriedAddition
     from reconciler.analysis.capacity.search import SmallestNumber
-    from reconciler.analysis.capacity.target import WaitTarget
+    from reconciler.analysis.capacity.target import JudgedWait, WaitTarget
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -166,10 +166,11 @@ def _found(asked: _Question) -> CapacityReport:
         backtest = Backtest(past.jobs, past.start, past.end, asked.cadence, optimiser, forecasts=False)
         following = _Progress(tell, past)
         replayed = [_case(backtest, candidate, following) for candidate in candidates]
-        cases, search = tuple(case for case, _ in replayed), None
+        cases = tuple(case for case, _ in replayed)
+        search: AdditionSearch | UnsetType = UNSET
         if target:
             of = additions[0] if additions else _shortest(cases[0], candidates[0].nodes)
-            now = target.wait(replayed[0][1])
+            now = target.judge(replayed[0][1])
             search = _Search(asked, backtest, candidates[0], target, following).found(of, now)
     return CapacityReport(past.source, past.start, past.end, asked.cadence, notes, cases, search)
 
@@ -262,38 +263,39 @@ class _Search:
     target: WaitTarget
     following: _Progress
 
-    def found(self, addition: NodeAddition | None, now: Figure) -> AdditionSearch:
+    def found(self, addition: NodeAddition | None, now: JudgedWait) -> AdditionSearch:
         """Look for it; `now`: the wait as it is. Raises CommandFailedError where it is interrupted, with what is known by then."""
         from reconciler.analysis.capacity.attempts import AttemptFile, tried_of
         from reconciler.analysis.capacity.report import AdditionSearch
         from reconciler.analysis.capacity.search import SmallestNumber
 
-        if addition is None and not self.target.is_met(now):
+        tried = {0: now}
+        if addition is None:
             note = "unknown: what is waited for most is not of one GPU type, so --add has to say which nodes to add"
-            return AdditionSearch(self.target, str(self.target), "", None, (), note)
+            met = now.is_met
+            of = tried_of(tried)
+            return AdditionSearch(self.target, str(self.target), "", 0 if met else None, of, "" if met else note)
         kept = AttemptFile(self.asked.keep, self._question(addition)) if self.asked.keep else None
-        tried = {**(_read(kept) if kept else {}), 0: now}
-        search = SmallestNumber(tried, self.target.is_met, self.asked.add_at_most)
+        tried |= {number: found for number, found in (_read(kept) if kept else {}).items() if number}
+        search = SmallestNumber(tried, self.asked.add_at_most)
         try:
             while (number := search.next) is not None:
                 tried[number] = self._wait(addition, number)
                 if kept:
-                    _keep(kept, tried_of(tried, self.target))
+                    _keep(kept, tried_of(tried))
         except KeyboardInterrupt as error:
             raise self._interrupted(search) from error
-        kind = addition.kind if addition else ""
-        return AdditionSearch(self.target, str(self.target), kind, search.met, tried_of(tried, self.target))
+        return AdditionSearch(self.target, str(self.target), addition.kind, search.met, tried_of(tried))
 
-    def _wait(self, addition: NodeAddition | None, number: int) -> Figure:
+    def _wait(self, addition: NodeAddition, number: int) -> JudgedWait:
         """The wait with so many more nodes."""
-        assert addition is not None, "what is met as it is needs none"
         candidate = _added(self.base, [(addition, number)])
         outcome, _ = self.backtest.replayed(candidate, self.following.follow)
-        return self.target.wait(outcome)
+        return self.target.judge(outcome)
 
-    def _question(self, addition: NodeAddition | None) -> str:
+    def _question(self, addition: NodeAddition) -> str:
         """The digest of all that decides the answers."""
-        of = (addition.like, addition.gpus, addition.sizes) if addition else None
+        of = (addition.like, addition.gpus, addition.sizes)
         tried = (self.backtest.jobs, self.backtest.start, self.backtest.end, self.base.nodes, self.base.policy)
         return digest((tried, of, self.target, self.asked.cadence, self.asked.greedy))
 
@@ -306,7 +308,7 @@ class _Search:
         return CommandFailedError(told, fix=fix, exit_code=ExitCode.INTERRUPTED)
 
 
-def _read(kept: AttemptFile) -> dict[int, Figure]:
+def _read(kept: AttemptFile) -> dict[int, JudgedWait]:
     from reconciler.analysis.capacity.attempts import ForeignAttemptsError
 
     try:
@@ -342,7 +344,7 @@ def _print(found: CapacityReport) -> None:
     shown = [listed for listed in tables(found.cases[0]) if listed.rows]
     if len(found.cases) > 1:
         shown.append(comparison(found.cases))
-    if found.search and found.search.tried:
+    if found.search and not found.search.note:
         shown.append(attempts(found.search))
     for listed in shown:
         click.echo(f"\n{listed.title}")

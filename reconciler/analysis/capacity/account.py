@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from reconciler.analysis.backtest.backtest import Backtest, Follow, PolicyCandidate
 from reconciler.analysis.backtest.figures import Distribution, spread
@@ -97,9 +97,7 @@ class CapacityAccount:
         """From when until when it was there, waiting or running."""
         run = self.outcome.replay.runs.get(one.job.name)
         ended_at = None if run is None else run.ended_at
-        return Stretch(
-            one.job.submitted_at, self.outcome.end if ended_at is None else ended_at, one.job.spec.gpus
-        )
+        return Stretch(one.job.submitted_at, self.outcome.end if ended_at is None else ended_at, one.job.spec.gpus)
 
     def _demand(self) -> Iterator[DemandLine]:
         for name, jobs in self._by_class.items():
@@ -141,7 +139,9 @@ class CapacityAccount:
             for of, jobs in self._spent(mine).items():
                 hours = sum(jobs.values()) / _HOUR_MS
                 found.append(WaitLine(of, name, len(jobs), hours, self._gpu_hours(jobs)))
-        yield from sorted(found, key=lambda line: (-line.gpu_hours, -line.job_hours, line.priority_class, line.bottleneck))
+        yield from sorted(
+            found, key=lambda line: (-line.gpu_hours, -line.job_hours, line.priority_class, line.bottleneck)
+        )
 
     def _gpu_hours(self, jobs: Mapping[JobName, int]) -> float:
         return sum(self._jobs[job].job.spec.gpus * spent for job, spent in jobs.items()) / _MILLI_GPU_HOUR
@@ -167,9 +167,7 @@ class CapacityAccount:
 
 def _levels(stretches: Iterable[Stretch]) -> Sequence[tuple[Instant, int]]:
     """The height of stretches on top of each other from each instant on at which it changes."""
-    changes = sorted(
-        change for one in stretches for change in ((one.start, one.milli), (one.end, -one.milli))
-    )
+    changes = sorted(change for one in stretches for change in ((one.start, one.milli), (one.end, -one.milli)))
     height, found = 0, list[tuple[Instant, int]]()
     for at, together in groupby(changes, key=lambda change: change[0]):
         height += sum(change for _, change in together)
@@ -186,4 +184,4 @@ def _peak(stretches: Iterable[Stretch]) -> tuple[int, Instant]:
 def _time_at(stretches: Iterable[Stretch], milli: int) -> int:
     """Milliseconds in which they stand as high as that, or higher."""
     levels = _levels(stretches)
-    return sum(after - at for (at, height), (after, _) in zip(levels, levels[1:], strict=False) if height >= milli)
+    return sum(after - at for (at, height), (after, _) in pairwise(levels) if height >= milli)

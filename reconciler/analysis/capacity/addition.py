@@ -17,7 +17,6 @@ import msgspec
 
 from reconciler.analysis.capacity.target import PhraseError
 from reconciler.model.problem import did_you_mean
-from solver.model.amounts import amounts_of
 from solver.model.cluster import DeviceId, Gpu, Node, NodeName
 from solver.model.quantities import Cpu, Memory
 
@@ -56,20 +55,14 @@ class NodeAddition:
     def to(self, nodes: Sequence[Node], number: int) -> tuple[Node, ...]:
         """The cluster with so many of them more."""
         taken = {node.name for node in nodes}
-        names = (
-            NodeName(name)
-            for place in count_from(1)
-            if (name := f"{self.like.pool}-added-{place}") not in taken
-        )
+        names = (NodeName(name) for place in count_from(1) if (name := f"{self.like.pool}-added-{place}") not in taken)
         return (*nodes, *(self._node(next(names), place) for place in range(number)))
 
     def _node(self, name: NodeName, place: int) -> Node:
         like, gpus = self.like, []
         for index in range(self.gpus):
             template = like.gpus[index % len(like.gpus)]
-            gpus.append(
-                Gpu(DeviceId(f"{name}/{index}"), index, memory=template.memory, instances=template.instances)
-            )
+            gpus.append(Gpu(DeviceId(f"{name}/{index}"), index, memory=template.memory, instances=template.instances))
         there = max(1, len(like.gpus))
         island, rack, block = self._domains(place)
         return msgspec.structs.replace(
@@ -78,7 +71,6 @@ class NodeAddition:
             gpus=tuple(gpus),
             cpu=Cpu(self._scaled(like.cpu, there)),
             memory=Memory(self._scaled(like.memory, there)),
-            resources=amounts_of({known: amount for known, amount in like.resources.items()}),
             island=island,
             rack=rack,
             block=block,
@@ -132,7 +124,9 @@ def _number(match: re.Match[str], group: str, most: int, what: str) -> int | Non
         return None
     place = match.start(group) + 1
     if not text.isdecimal() or not text.isascii():
-        raise PhraseError(place, f"{text!r} is no number of {what}" if text else f"there is no number of {what}", EXAMPLE)
+        raise PhraseError(
+            place, f"{text!r} is no number of {what}" if text else f"there is no number of {what}", EXAMPLE
+        )
     if len(text) > 9 or not 1 <= int(text) <= most:
         raise PhraseError(place, f"{text[:12]} {what} can't be tried", f"It is 1 to {most}.")
     return int(text)
@@ -141,7 +135,9 @@ def _number(match: re.Match[str], group: str, most: int, what: str) -> int | Non
 def _like(name: str, place: int, nodes: Sequence[Node], gpus: str | None) -> Node:
     """A node that the added ones are like."""
     bare = name.removesuffix("-node").removesuffix("-nodes")
-    found = [node for node in nodes if node.pool == name] or [node for node in nodes if node.gpus and node.gpu_type == bare]
+    found = [node for node in nodes if node.pool == name] or [
+        node for node in nodes if node.gpus and node.gpu_type == bare
+    ]
     if not found:
         begins = sorted({node.gpu_type for node in nodes if node.gpus and _begins(node.gpu_type, bare)})
         if len(begins) > 1:

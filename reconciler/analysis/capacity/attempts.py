@@ -11,7 +11,7 @@ import msgspec
 from reconciler.analysis.backtest.figures import Figure
 from reconciler.analysis.backtest.past import put_in_place
 from reconciler.analysis.capacity.report import TriedAddition
-from reconciler.analysis.capacity.target import WaitTarget
+from reconciler.analysis.capacity.target import JudgedWait
 from solver.model.document import Document, decode, encode
 
 
@@ -33,7 +33,7 @@ class AttemptFile:
     path: Path
     question: str
 
-    def read(self) -> dict[int, Figure]:
+    def read(self) -> dict[int, JudgedWait]:
         """What was tried before; nothing where there is no file. Raises ForeignAttemptsError, OSError."""
         try:
             kept = decode(self.path.read_bytes(), KeptAttempts)
@@ -43,7 +43,7 @@ class AttemptFile:
             raise ForeignAttemptsError(f"it is no file of --keep: {error}") from error
         if kept.question != self.question:
             raise ForeignAttemptsError("it is of another search: other jobs, policy, nodes, options or target")
-        return {one.nodes: Figure(one.wait, one.at_least) for one in kept.tried}
+        return {one.nodes: JudgedWait(Figure(one.wait, one.at_least), one.met) for one in kept.tried}
 
     def write(self, tried: tuple[TriedAddition, ...]) -> None:
         """Keep what was tried. Raises OSError."""
@@ -52,9 +52,9 @@ class AttemptFile:
         put_in_place(unfinished, self.path)
 
 
-def tried_of(tried: Mapping[int, Figure], target: WaitTarget) -> tuple[TriedAddition, ...]:
+def tried_of(tried: Mapping[int, JudgedWait]) -> tuple[TriedAddition, ...]:
     """By their number."""
     return tuple(
-        TriedAddition(number, found.value, found.at_least, target.is_met(found))
+        TriedAddition(number, found.wait.value, found.wait.at_least, found.is_met)
         for number, found in sorted(tried.items())
     )

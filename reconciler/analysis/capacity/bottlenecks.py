@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, Literal
 
 from solver.model.cluster import GpuType
@@ -66,17 +66,21 @@ def in_words(gpu_types: Iterable[GpuType], *, wants_gpus: bool = True) -> str:
     return " or ".join(gpu_types) or ("any GPU" if wants_gpus else "no GPU")
 
 
-def bottleneck_of(reasons: tuple[AnyReason, ...], spec: JobSpec, *, is_refused: bool = False) -> Bottleneck:
-    """What the first of a job's reasons is about. `is_refused`: the job can never run."""
+def bottleneck_of(
+    reasons: tuple[AnyReason, ...], spec: JobSpec, there: Collection[GpuType], *, is_refused: bool = False
+) -> Bottleneck:
+    """What the first of a job's reasons is about. `there`: the cluster's GPU types. `is_refused`: the job can never run."""
     if not reasons:
         return NEXT_ROUND
     if is_refused:
         return _refusal(reasons[0], spec)
-    return _of_nodes(reasons[0], spec) or _of_quota(reasons[0], spec) or _of_policy(reasons[0])
+    if isinstance(reasons[0], GuaranteeFragmented) and len(reasons) > 1:
+        reasons = reasons[1:]  # It says that a guarantee is a count; the next one says which shape is not free.
+    mine = types_of(spec) or (tuple(there) if len(there) == 1 else ())
+    return _of_nodes(reasons[0], spec, mine) or _of_quota(reasons[0], spec) or _of_policy(reasons[0])
 
 
-def _of_nodes(reason: AnyReason, spec: JobSpec) -> Bottleneck | None:
-    mine = types_of(spec)
+def _of_nodes(reason: AnyReason, spec: JobSpec, mine: tuple[GpuType, ...]) -> Bottleneck | None:
     match reason:
         case CapacityReason(gpu_type=gpu_type):
             return Bottleneck("gpu-type", gpu_type, (gpu_type,))

@@ -86,7 +86,9 @@ def _demand(case: CapacityCase, start: Instant) -> Element:
         upper = [below + gpus for below, gpus in zip(lower, one.gpus, strict=True)]
         areas.append(area(axes, lower, upper, style, one.priority_class or "(no class)"))
         lower = upper
-    said = f"GPUs that jobs held or waited for, by class; dotted: the {case.gpus} there are. Each step {span(case.step)}."
+    said = (
+        f"GPUs that jobs held or waited for, by class; dotted: the {case.gpus} there are. Each step {span(case.step)}."
+    )
     names = [one.priority_class or "(no class)" for one in shown]
     return _figure(axes.frame(*areas, level(axes, case.gpus)), said, legend(names, "area"))
 
@@ -104,9 +106,7 @@ def _stacked(series: Sequence[DemandSeries]) -> list[DemandSeries]:
 def _bottlenecks(case: CapacityCase) -> Iterator[Element]:
     found = [line for line in case.bottlenecks if line.gpu_hours][:SHOWN_MAX]
     if found:
-        groups = [
-            (str(line.bottleneck), [Bar(line.gpu_hours, written("hours", line.gpu_hours))]) for line in found
-        ]
+        groups = [(str(line.bottleneck), [Bar(line.gpu_hours, written("hours", line.gpu_hours))]) for line in found]
         title = f"GPU-hours waited, by what was waited for: {case.name}"
         said = "GPU-hours waited, by what was waited for."
         yield _figure(bars(title, groups, max(line.gpu_hours for line in found), 0.0), said)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from reconciler.analysis.backtest.figures import Distribution
 from reconciler.analysis.capacity.bottlenecks import Bottleneck
 from reconciler.analysis.capacity.target import WaitTarget
@@ -124,7 +126,7 @@ class AdditionSearch(Document, frozen=True):
 
 
 class CapacityReport(Document, frozen=True, omit_defaults=False):
-    """The same jobs in each case; the first is the cluster as it is. `search` None: no target was named."""
+    """The same jobs in each case; the first is the cluster as it is. `search` unset: no target was named."""
 
     source: str
     start: Instant
@@ -132,6 +134,6 @@ class CapacityReport(Document, frozen=True, omit_defaults=False):
     cadence: Duration
     notes: tuple[str, ...]
     cases: tuple[CapacityCase, ...]
-    search: AdditionSearch | None = None
+    search: AdditionSearch | UnsetType = UNSET
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["CapacityReport"] = "CapacityReport"

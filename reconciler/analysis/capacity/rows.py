@@ -42,7 +42,9 @@ def findings(case: CapacityCase) -> Iterator[str]:
     if total:
         share = f"{_hours(first.gpu_hours)} of the {_hours(total)} GPU-hours waited"
     else:
-        share = f"{_hours(first.job_hours)} of the {_hours(sum(line.job_hours for line in waited))} hours that jobs waited"
+        share = (
+            f"{_hours(first.job_hours)} of the {_hours(sum(line.job_hours for line in waited))} hours that jobs waited"
+        )
     yield f"Most was waited for: {first.bottleneck} ({share})."
     if first.example:
         yield f"Longest for it: {first.example}."
@@ -64,7 +66,7 @@ def tables(case: CapacityCase) -> Iterator[CapacityTable]:
         )
         for line in case.demand
     )
-    headings = ("CLASS", "GPU TYPES", "JOBS", "GPU-HOURS", "PEAK GPUS", "WAIT P50", "WAIT P90")
+    headings: tuple[str, ...] = ("CLASS", "GPU TYPES", "JOBS", "GPU-HOURS", "PEAK GPUS", "WAIT P50", "WAIT P90")
     yield CapacityTable("Demand", headings, demand, headings[2:])
     headings = ("GPU TYPE", "GPUS", "HELD GPU-HOURS", "HELD", "ALL HELD FOR")
     types = tuple(
@@ -91,7 +93,13 @@ def tables(case: CapacityCase) -> Iterator[CapacityTable]:
 def _waits(case: CapacityCase) -> CapacityTable:
     shown = case.waiting if len(case.waiting) <= SHOWN_MAX else case.waiting[: SHOWN_MAX - 1]
     rows = [
-        (str(line.bottleneck), _class(line.priority_class), f"{line.jobs:,}", _hours(line.gpu_hours), _hours(line.job_hours))
+        (
+            str(line.bottleneck),
+            _class(line.priority_class),
+            f"{line.jobs:,}",
+            _hours(line.gpu_hours),
+            _hours(line.job_hours),
+        )
         for line in shown
     ]
     rest = case.waiting[len(shown) :]
@@ -144,10 +152,7 @@ def verdict(search: AdditionSearch) -> str:
 def attempts(search: AdditionSearch) -> CapacityTable:
     """Each number of nodes that was tried."""
     what = search.target.statistic.upper()
-    rows = tuple(
-        (f"+{one.nodes}", _tried(one), _fate(one, search))
-        for one in search.tried
-    )
+    rows = tuple((f"+{one.nodes}", _tried(one), _fate(one, search)) for one in search.tried)
     return CapacityTable("Nodes tried", ("NODES", f"{what} WAIT", "TARGET"), rows, ("NODES", f"{what} WAIT"))
 
 

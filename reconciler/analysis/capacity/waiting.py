@@ -59,10 +59,11 @@ class WaitingRecord:
         jobs = {job.name: job for job in decided.snapshot.jobs}
         for step in plan.steps:
             self._take(step, now)
+        there = {gpu_type for gpu_type in self.types.values() if gpu_type}
         for verdict in plan.verdicts:
             if isinstance(verdict, Waits | Inadmissible) and verdict.job in self._waiting:
                 refused = isinstance(verdict, Inadmissible)
-                found = bottleneck_of(verdict.reasons, jobs[verdict.job].spec, is_refused=refused)
+                found = bottleneck_of(verdict.reasons, jobs[verdict.job].spec, there, is_refused=refused)
                 self._go_on(verdict.job, now, found)
                 if verdict.reasons:
                     self.told[verdict.job, found] = str(verdict.reasons[0])
