@@ -274,7 +274,7 @@ class _Search:
             note = "unknown: what is waited for most is not of one GPU type, so --add has to say which nodes to add"
             met = now.is_met
             of = tried_of(tried)
-            return AdditionSearch(self.target, str(self.target), "", 0 if met else None, of, "" if met else note)
+            return AdditionSearch(self.target, str(self.target), "", of, 0 if met else None, "" if met else note)
         kept = AttemptFile(self.asked.keep, self._question(addition)) if self.asked.keep else None
         tried |= {number: found for number, found in (_read(kept) if kept else {}).items() if number}
         search = SmallestNumber(tried, self.asked.add_at_most)
@@ -285,7 +285,7 @@ class _Search:
                     _keep(kept, tried_of(tried))
         except KeyboardInterrupt as error:
             raise self._interrupted(search) from error
-        return AdditionSearch(self.target, str(self.target), addition.kind, search.met, tried_of(tried))
+        return AdditionSearch(self.target, str(self.target), addition.kind, tried_of(tried), search.met)
 
     def _wait(self, addition: NodeAddition, number: int) -> JudgedWait:
         """The wait with so many more nodes."""

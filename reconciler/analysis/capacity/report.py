@@ -120,8 +120,8 @@ class AdditionSearch(Document, frozen=True):
     target: WaitTarget
     told: str
     of: str
-    nodes: int | None
     tried: tuple[TriedAddition, ...]
+    nodes: int | None = None
     note: str = ""
 
 

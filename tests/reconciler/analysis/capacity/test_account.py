@@ -85,7 +85,7 @@ def test_the_shape_of_a_gang_is_named_where_enough_is_free_but_not_in_one_rack()
     spec = msgspec.structs.replace(wide.job.spec, task_groups=(group,), topology=TopologyRequest(required="rack"))
     wide = msgspec.structs.replace(wide, job=msgspec.structs.replace(wide.job, spec=spec))
     found = case((*halves, wide), racks)
-    assert found.bottlenecks[0].bottleneck.what == "any GPU in one rack"
+    assert found.bottlenecks[0].bottleneck.what == "H100 in one rack"
 
 
 def _with_memory(one: TraceJob) -> TraceJob:
