@@ -22,7 +22,7 @@ from reconciler.analysis.capacity.report import (
     TypeLine,
     WaitLine,
 )
-from reconciler.analysis.capacity.waiting import WaitingRecord, followed
+from reconciler.analysis.capacity.wait_record import WaitingRecord, followed
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU, Instant
 from solver.model.workload import JobName
