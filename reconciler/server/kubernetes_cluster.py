@@ -50,6 +50,7 @@ from reconciler.server.round_process import round_worker
 from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
 from reconciler.server.traces import pass_traces
+from reconciler.server.wait_watch import WaitWatch
 from reconciler.store.figures import StoreFigures
 from reconciler.store.store import SqlStore, open_store
 from solver.model.snapshot import Snapshot
@@ -111,6 +112,8 @@ def parts_on_kubernetes(
     desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     kept = store.placements, store.capacities, store.gpu_uses
     pruning = Pruning(history, *kept, git.standing, clock, lambda: memory.epoch)
+    decides = lambda: memory.epoch is not None and observer is None  # noqa: E731
+    waits = WaitWatch(history, git.standing, clock, decides, lambda: runner.status.last, HOLDER)
     asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
     return Parts(
         services_of(*asked, lambda _, __: None, cluster=KubernetesStatus(runner.followed, git.standing), use=use.known),
@@ -119,6 +122,7 @@ def parts_on_kubernetes(
             ServerThread("policy", git.follower.run, git.follower.stop),
             ServerThread("alerts", alerts.run, alerts.stop),
             ServerThread("pruning", pruning.run, pruning.stop),
+            ServerThread("waits", waits.run, waits.stop),
             *use.members,
         ),
         store,
