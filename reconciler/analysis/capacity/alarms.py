@@ -84,8 +84,8 @@ class WaitingJobs:
         """Jobs that have not started so long after the instant that they were told first."""
         for job, verdict in self._waits:
             at = foretold.get(job.name)
-            for after in sorted(thresholds) if at is not None else ():
-                if self.now - at >= after:
+            for after in sorted(thresholds):
+                if at is not None and self.now - at >= after:
                     now_told = verdict.estimate
                     next_told = f"not before {now_told.at}" if isinstance(now_told, EarliestStart) else "unknown"
                     cause = f"it was to start at {at}, and waits {span(self.now - at)} longer; now: {next_told}"
