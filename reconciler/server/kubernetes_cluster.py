@@ -112,8 +112,6 @@ def parts_on_kubernetes(
     desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     kept = store.placements, store.capacities, store.gpu_uses
     pruning = Pruning(history, *kept, git.standing, clock, lambda: memory.epoch)
-    decides = lambda: memory.epoch is not None and observer is None  # noqa: E731
-    waits = WaitWatch(history, git.standing, clock, decides, lambda: runner.status.last, HOLDER)
     asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
     return Parts(
         services_of(*asked, lambda _, __: None, cluster=KubernetesStatus(runner.followed, git.standing), use=use.known),
@@ -121,12 +119,33 @@ def parts_on_kubernetes(
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
             ServerThread("alerts", alerts.run, alerts.stop),
-            ServerThread("pruning", pruning.run, pruning.stop),
-            ServerThread("waits", waits.run, waits.stop),
+            *_keeping_watch(pruning, history, git.standing, clock, runner, memory, observes=observer is not None),
             *use.members,
         ),
         store,
         ending="they go on; the next leader finds them",
+    )
+
+
+def _keeping_watch(
+    pruning: Pruning,
+    history: LoggedHistory,
+    policies: PolicySource,
+    clock: Clock,
+    runner: PodRunner,
+    memory: KubernetesState,
+    *,
+    observes: bool,
+) -> tuple[ServerThread, ...]:
+    """What looks at what there is, beside the loop. Where another scheduler decides, how long jobs wait is not told."""
+
+    def leads() -> bool:
+        return memory.epoch is not None and not observes
+
+    waits = WaitWatch(history, policies, clock, leads, lambda: runner.status.last, HOLDER)
+    return (
+        ServerThread("pruning", pruning.run, pruning.stop),
+        ServerThread("waits", waits.run, waits.stop),
     )
 
 

@@ -8,7 +8,7 @@ from threading import Event as Signal
 from typing import Final
 
 from reconciler.alerts.kinds import ABOUT_WAITS, AlertKind
-from reconciler.analysis.capacity.alarms import Alarm, WaitingJobs
+from reconciler.analysis.capacity.alarms import Alarm, WaitAlarms
 from reconciler.control.control import NoPolicyError, PolicySource
 from reconciler.control.passes import Pass
 from reconciler.model.clock import Clock
@@ -64,7 +64,7 @@ class WaitWatch:
             for kind in ABOUT_WAITS
         }
         if self.leads() and any(thresholds.values()):
-            waiting = WaitingJobs(last.snapshot, last.plan, last.policy, self.clock.now())
+            waiting = WaitAlarms(last.snapshot, last.plan, last.policy, self.clock.now())
             self._record(list(self._alarms(waiting, thresholds)))
 
     def _foretell(self, plan: Plan) -> None:
@@ -76,7 +76,7 @@ class WaitWatch:
             if isinstance(one.estimate, EarliestStart):
                 self._foretold.setdefault(one.job, one.estimate.at)
 
-    def _alarms(self, waiting: WaitingJobs, thresholds: dict[AlertKind, set[Duration]]) -> Iterator[Alarm]:
+    def _alarms(self, waiting: WaitAlarms, thresholds: dict[AlertKind, set[Duration]]) -> Iterator[Alarm]:
         if thresholds["capacity"]:
             yield from waiting.short(thresholds["capacity"])
         if thresholds["forecast-missed"]:

@@ -42,7 +42,7 @@ class Alarm(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WaitingJobs:
+class WaitAlarms:
     """Jobs that wait by the plan of a round. `now` may be later than it."""
 
     snapshot: Snapshot
