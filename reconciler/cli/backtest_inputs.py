@@ -147,7 +147,10 @@ def _since(
     from reconciler.analysis.backtest.past import replayable
 
     past = replayable(head, recorded)
-    begin = start if start is not None else next((one.job.submitted_at for one in past.jobs), past.until)
+    if not past.jobs:
+        fix = "; ".join(past.notes) or "Nothing was ever submitted, or you may see none of it."
+        raise CommandFailedError("there is no job that can be replayed", place=place, fix=fix)
+    begin = start if start is not None else past.jobs[0].job.submitted_at
     end = begin.after(round(days * DAY_MS)) if days is not None else past.until
     if end <= begin:
         raise CommandFailedError(f"nothing from {begin} to {end}", place=place, fix="Choose other days.")

@@ -11,6 +11,10 @@ from reconciler.analysis.backtest.backtest import Backtest
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import run
 from reconciler.documents.schemas import validator_of
+from reconciler.protocols.history import Event
+from tests.contracts.simulated_worlds import NODES
+from tests.reconciler.api.conftest import NOW, Site
+from tests.reconciler.cli.conftest import Now, Quorate, on, submitted
 
 GOLDEN = """\
 2026-11-01T08:00:00Z to 2026-11-02T00:00:00Z, 3 jobs of week.jsonl; 1 node, 8
@@ -174,3 +178,29 @@ def test_what_is_refused(option: str, written: str, said: str, capsys: pytest.Ca
     assert capacity(option, written) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert (captured.out, said in captured.err) == ("", True), captured.err
+
+
+def test_a_server_says_which_jobs_and_nodes_there_are(
+    site: Site, now: Now, at_server: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quorate: Quorate
+) -> None:
+    """Its only job holds two GPUs since it was seen to run, half an hour after it was submitted."""
+    assert now.instant == NOW
+    monkeypatch.chdir(tmp_path)
+    head = "apiVersion: quorate.dev/v1\nkind: {}\nmetadata: {{name: {}}}\nspec: {}\n"
+    (tmp_path / "queue.yaml").write_text(head.format("Queue", "team", "{}"))
+    nothing = quorate("capacity", "--greedy")
+    assert (nothing.exit_code, "there is no job that can be replayed" in nothing.err) == (ExitCode.ERROR, True)
+    submitted(site, "held", gpus=2, at=NOW.after(-3_600_000))
+    site.bind("held", on(NODES[0], 0, 1))
+    site.store.history.record_event(Event(NOW.after(-1_800_000), "running", "held", "it runs", "loop", "running", 1))
+    ran = quorate("capacity", "--greedy", "-o", "json")
+    assert ran.exit_code == ExitCode.OK, ran.err
+    found = json.loads(ran.out)
+    (case,) = found["cases"]
+    assert (ran.exit_code, found["source"], case["name"], case["jobs"]) == (
+        ExitCode.OK,
+        "the server's jobs",
+        "as it is",
+        1,
+    )
+    assert case["gpus"] == sum(len(node.gpus) for node in NODES)
