@@ -28,8 +28,6 @@ from solver.policy.tree import QueueTree
 from solver.quota.entitlement import gpus_by_type, use_by_line
 from solver.quota.guarantees import guarantees
 
-_MINUTE_MS = 60_000
-
 
 class Alarm(NamedTuple):
     """What is so for `after` or longer. `since`: what was told before does not count as told."""
@@ -73,10 +71,8 @@ class WaitAlarms:
                 late = [job for job in jobs if self._waited(job) >= after]
                 if late:
                     gpus = MilliGpu(sum(job.spec.gpus for job in late))
-                    told = f"{count(len(late), 'job')} of {count(gpus.number, 'GPU')}"
-                    cause = (
-                        f"{told} waits {after} or longer for {found}: {late[0].name} for {span(self._waited(late[0]))}"
-                    )
+                    told = f"{count(len(late), 'job')} of {count(gpus.number, 'GPU')} {'waits' if len(late) == 1 else 'wait'}"
+                    cause = f"{told} {after} or longer for {found}: {late[0].name} for {span(self._waited(late[0]))}"
                     since = waiting_since(late[0]).after(after)
                     yield Alarm("capacity", f"capacity:{found}", after, since, cause)
 
