@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from reconciler.alerts.kinds import ABOUT_NO_JOB, AlertKind, kind_of
+from reconciler.alerts.kinds import ABOUT_NO_JOB, ABOUT_WAITS, AlertKind, kind_of
 from reconciler.alerts.policy import AlertPolicy
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.history import KeptEvent
@@ -19,7 +19,8 @@ from solver.model.workload import JobName, QueueName
 class Alert(Document, frozen=True):
     """What a receiver is told; "" and 0 where an event has no such thing. `number` is the event's.
 
-    `cause` is the first line of the event's: below it there may be what a task wrote. A sample is sent because a user asked.
+    `after`: for how long it is so, of a threshold that policies name. `cause` is the first line of the event's: below it there may
+    be what a task wrote. A sample is sent because a user asked.
     """
 
     number: int
@@ -33,6 +34,7 @@ class Alert(Document, frozen=True):
     user: str = ""
     attempt: int = 0
     beneficiary: str = ""
+    after: str = ""
 
 
 def alert_of(kept: KeptEvent, job: Callable[[JobName], JobRecord | None]) -> Alert | None:
@@ -42,7 +44,8 @@ def alert_of(kept: KeptEvent, job: Callable[[JobName], JobRecord | None]) -> Ale
     if kind is None:
         return None
     first_line = next(iter(event.cause.splitlines()), "")
-    alert = Alert(kept.number, kind, event.time, event.subject, first_line, event.actor)
+    after = event.purpose if kind in ABOUT_WAITS else ""
+    alert = Alert(kept.number, kind, event.time, event.subject, first_line, event.actor, after=after)
     record = None if kind in ABOUT_NO_JOB else job(JobName(event.subject))
     if record is None:
         return alert
@@ -58,7 +61,7 @@ def alert_of(kept: KeptEvent, job: Callable[[JobName], JobRecord | None]) -> Ale
 
 def wants(policy: AlertPolicy, alert: Alert, parents: Mapping[QueueName, QueueName | None]) -> bool:
     """Whether a policy has it told. News of policy or nodes belongs to no user, and is told whatever queues and users it names."""
-    if alert.kind not in policy.on:
+    if alert.kind not in policy.on or (alert.kind in ABOUT_WAITS and alert.after != str(policy.after.of(alert.kind))):
         return False
     if alert.kind in ABOUT_NO_JOB:
         return True

@@ -8,14 +8,18 @@ from reconciler.protocols.history import Event
 
 AlertKind = Literal[
     "started", "evicted", "eviction-called-off", "suspended", "retried", "stuck", "idle", "time-limit-near", "checkpoint-corrupt",
-    "succeeded", "failed", "cancelled", "policy-rejected", "budget", "node-suspect", "node-cordoned", "node-drained", "node-well",
+    "succeeded", "failed", "cancelled", "policy-rejected", "budget", "capacity", "forecast-missed", "guarantee-not-met-for",
+    "node-suspect", "node-cordoned", "node-drained", "node-well",
 ]  # fmt: skip
 
 ABOUT_POLICY: Final[frozenset[AlertKind]] = frozenset({"policy-rejected"})
 ABOUT_NODES: Final[frozenset[AlertKind]] = frozenset({"node-suspect", "node-cordoned", "node-drained", "node-well"})
 ABOUT_BUDGETS: Final[frozenset[AlertKind]] = frozenset({"budget"})
-ABOUT_NO_JOB: Final = ABOUT_POLICY | ABOUT_NODES | ABOUT_BUDGETS
-"""Their subjects are revisions, nodes and budgets; that of all others is a job."""
+ABOUT_CAPACITY: Final[frozenset[AlertKind]] = frozenset({"capacity"})
+ABOUT_NO_JOB: Final = ABOUT_POLICY | ABOUT_NODES | ABOUT_BUDGETS | ABOUT_CAPACITY
+"""Their subjects are revisions, nodes, budgets and what is short; that of all others is a job."""
+ABOUT_WAITS: Final[tuple[AlertKind, ...]] = ("capacity", "forecast-missed", "guarantee-not-met-for")
+"""What is told once it is so for as long as a policy says."""
 
 _OF_EVENT: Final[dict[str, AlertKind]] = {
     "running": "started",
@@ -31,6 +35,9 @@ _OF_EVENT: Final[dict[str, AlertKind]] = {
     "cancelled": "cancelled",
     "policy-refused": "policy-rejected",
     "budget": "budget",
+    "capacity": "capacity",
+    "forecast-missed": "forecast-missed",
+    "guarantee-not-met-for": "guarantee-not-met-for",
     "node-suspect": "node-suspect",
     "node-cordoned": "node-cordoned",
     "node-drained": "node-drained",

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from reconciler.alerts.alert import Alert
-from reconciler.alerts.kinds import ABOUT_BUDGETS, ABOUT_NO_JOB, ABOUT_NODES, ABOUT_POLICY
+from reconciler.alerts.kinds import ABOUT_BUDGETS, ABOUT_CAPACITY, ABOUT_NO_JOB, ABOUT_NODES, ABOUT_POLICY
 from reconciler.alerts.policy import Webhook
 from reconciler.alerts.template import DEFAULT_OF_JOB, DEFAULT_OF_NODE, DEFAULT_OF_POLICY, render_template
 from solver.model.document import encode
@@ -25,7 +25,7 @@ OWN_HEADERS: Final = frozenset({"content-type", "user-agent", "webhook-id", "web
 
 _USUAL: Final[dict[str, str]] = {
     **dict.fromkeys(ABOUT_POLICY, DEFAULT_OF_POLICY),
-    **dict.fromkeys(ABOUT_NODES | ABOUT_BUDGETS, DEFAULT_OF_NODE),
+    **dict.fromkeys(ABOUT_NODES | ABOUT_BUDGETS | ABOUT_CAPACITY, DEFAULT_OF_NODE),
 }
 """Lines of chat, by the kind of what is told; of all others: DEFAULT_OF_JOB."""
 

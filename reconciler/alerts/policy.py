@@ -37,10 +37,28 @@ class Webhook(Document, frozen=True):
         return digest((self.url, self.url_file))
 
 
+class AlertThresholds(Document, frozen=True):
+    """For how long it has to be so before it is told."""
+
+    capacity: Duration = Duration(3_600_000)
+    forecast_missed: Duration = Duration(1_800_000)
+    guarantee_not_met_for: Duration = Duration(3_600_000)
+
+    def of(self, kind: AlertKind) -> Duration:
+        """That of a kind which has one."""
+        match kind:
+            case "capacity":
+                return self.capacity
+            case "forecast-missed":
+                return self.forecast_missed
+            case _:
+                return self.guarantee_not_met_for
+
+
 class AlertPolicy(Document, frozen=True):
     """Some webhooks, and what they are told: events of these kinds, of jobs in these queues or below, of these users (empty: all).
 
-    An event that could not be delivered for `give_up_after` is given up.
+    `after`: what those have to reach that are about waiting. An event that could not be delivered for `give_up_after` is given up.
     """
 
     name: str
@@ -50,6 +68,7 @@ class AlertPolicy(Document, frozen=True):
     users: tuple[str, ...] = ()
     give_up_after: Duration = Duration(24 * 3_600_000)
     enabled: bool = True
+    after: AlertThresholds = AlertThresholds()
     origin: str = ""
 
     def key(self, webhook: Webhook) -> str:

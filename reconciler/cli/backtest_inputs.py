@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from reconciler.analysis.backtest.history_file import HistoryHead, RecordedJob
 from reconciler.analysis.traces import TraceUnreadableError, read_philly
+from reconciler.cli.connection import api_client
 from reconciler.cli.inputs import read_policies, read_policies_at, read_snapshot_file, unreadable
 from reconciler.cli.output import CommandFailedError, printable
+from reconciler.cli.status_line import busy
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
 from solver.plan.reason import count
@@ -69,10 +72,11 @@ def candidates_of(
 
 @dataclass(frozen=True)
 class ClusterSource:
-    """The cluster that all policies are tried on, if it is not each one's own: of a repository, or of a snapshot."""
+    """The cluster that all policies are tried on, if it is not each one's own: of a repository, a snapshot or a server."""
 
     folder: Path | None
     snapshot: Path | None
+    reported: tuple[Node, ...] | None = None
 
     def nodes(self, cluster: str | None) -> tuple[Node, ...] | None:
         """None: each policy's own. Raises click.UsageError, CommandFailedError."""
@@ -81,7 +85,7 @@ class ClusterSource:
         if self.folder:
             return read_policies(self.folder, cluster).nodes
         if self.snapshot is None:
-            return None
+            return self.reported
         nodes = read_snapshot_file(self.snapshot).nodes
         closed = sum(bool(node.gpus) and (node.cordoned or not node.ready) for node in nodes)
         if closed:
@@ -109,19 +113,50 @@ def arrivals_of(trace: Path | None, history: Path | None, start: Instant | None,
     return past
 
 
+def arrivals_from_server(
+    server: str | None, start: Instant | None, days: float | None
+) -> tuple[Arrivals, tuple[Node, ...]]:
+    """What a server has on record of its jobs, and its nodes. Raises CommandFailedError."""
+    with api_client(server) as client, busy("reading the history"):
+        pages = list(client.past.pages())
+        nodes = client.snapshot().nodes
+    place = server or "the server"
+    jobs = tuple({job.name: job for page in pages for job in page.items}.values())
+    past = _since("the server's jobs", place, HistoryHead(pages[0].at), jobs, start, days)
+    if not past.jobs:
+        raise CommandFailedError(f"no jobs from {past.start} to {past.end}", place=place, fix="Choose other days.")
+    return past, nodes
+
+
 def _recorded(path: Path, start: Instant | None, days: float | None) -> Arrivals:
-    from reconciler.analysis.backtest.actuals import Actuals
-    from reconciler.analysis.backtest.past import read_recorded, replayable
+    from reconciler.analysis.backtest.past import read_recorded
 
     head, recorded = _readable(path, lambda: read_recorded(path))
+    return _since(path.name, str(path), head, recorded, start, days)
+
+
+def _since(
+    source: str,
+    place: str,
+    head: HistoryHead,
+    recorded: tuple[RecordedJob, ...],
+    start: Instant | None,
+    days: float | None,
+) -> Arrivals:
+    from reconciler.analysis.backtest.actuals import Actuals
+    from reconciler.analysis.backtest.past import replayable
+
     past = replayable(head, recorded)
-    begin = start if start is not None else next((one.job.submitted_at for one in past.jobs), past.until)
+    if not past.jobs:
+        fix = "; ".join(past.notes) or "Nothing was ever submitted, or you may see none of it."
+        raise CommandFailedError("there is no job that can be replayed", place=place, fix=fix)
+    begin = start if start is not None else past.jobs[0].job.submitted_at
     end = begin.after(round(days * DAY_MS)) if days is not None else past.until
     if end <= begin:
-        raise CommandFailedError(f"nothing from {begin} to {end}", place=str(path), fix="Choose other days.")
+        raise CommandFailedError(f"nothing from {begin} to {end}", place=place, fix="Choose other days.")
     jobs = tuple(one for one in past.jobs if begin <= one.job.submitted_at < end)
     record = Actuals({job.name: job for job in recorded}, jobs, begin, end, past.until)
-    return Arrivals(path.name, jobs, begin, end, past.notes, record)
+    return Arrivals(source, jobs, begin, end, past.notes, record)
 
 
 def _readable(path: Path, read: Callable[[], Read]) -> Read:

@@ -82,6 +82,9 @@ SECTIONS: Final = {
     "Trying decisions out": {
         "snapshot": Subcommand("reconciler.cli.snapshot:snapshot", "Export the cluster and its jobs as a file."),
         "solve": Subcommand("reconciler.cli.solve:solve", "Decide one round from files."),
+        "capacity": Subcommand(
+            "reconciler.cli.capacity:capacity", "Show what is short, and what more nodes would change."
+        ),
         "simulate": Subcommand(
             "reconciler.cli.simulate:simulate", "Replay jobs of the past under one or more policies."
         ),

@@ -51,6 +51,7 @@ KINDS: Final = (
     "SavedPlan",
     "History",
     "Simulation",
+    "CapacityReport",
 )
 
 

@@ -50,6 +50,7 @@ from reconciler.server.round_process import round_worker
 from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
 from reconciler.server.traces import pass_traces
+from reconciler.server.wait_watch import WaitWatch
 from reconciler.store.figures import StoreFigures
 from reconciler.store.store import SqlStore, open_store
 from solver.model.snapshot import Snapshot
@@ -118,11 +119,33 @@ def parts_on_kubernetes(
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
             ServerThread("alerts", alerts.run, alerts.stop),
-            ServerThread("pruning", pruning.run, pruning.stop),
+            *_keeping_watch(pruning, history, git.standing, clock, runner, memory, observes=observer is not None),
             *use.members,
         ),
         store,
         ending="they go on; the next leader finds them",
+    )
+
+
+def _keeping_watch(
+    pruning: Pruning,
+    history: LoggedHistory,
+    policies: PolicySource,
+    clock: Clock,
+    runner: PodRunner,
+    memory: KubernetesState,
+    *,
+    observes: bool,
+) -> tuple[ServerThread, ...]:
+    """What looks at what there is, beside the loop. Where another scheduler decides, how long jobs wait is not told."""
+
+    def leads() -> bool:
+        return memory.epoch is not None and not observes
+
+    waits = WaitWatch(history, policies, clock, leads, lambda: runner.status.last, HOLDER)
+    return (
+        ServerThread("pruning", pruning.run, pruning.stop),
+        ServerThread("waits", waits.run, waits.stop),
     )
 
 

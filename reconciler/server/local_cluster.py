@@ -63,6 +63,7 @@ from reconciler.server.use_keeper import (
     recorder_here,
     use_book,
 )
+from reconciler.server.wait_watch import WaitWatch
 from reconciler.store.figures import StoreFigures
 from reconciler.store.store import SqlStore
 from solver.model.snapshot import Snapshot
@@ -119,7 +120,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
             *_threads({"checkpoints": checkpoints, "alerts": alerts}),
             *place.members,
             *_threads({"gpu use": keeping, "budgets": budgets}),
-            *_threads(_keeping_records(store, history, git.standing, clock, runner)),
+            *_threads(_keeping_records(store, history, git.standing, clock, runner, holder)),
         ),
         store,
         ending=place.ending,
@@ -135,12 +136,13 @@ def _threads(members: Mapping[str, _Member]) -> Iterator[ServerThread]:
 
 
 def _keeping_records(
-    store: SqlStore, history: History, policies: PolicySource, clock: Clock, runner: Runner
+    store: SqlStore, history: History, policies: PolicySource, clock: Clock, runner: Runner, holder: str
 ) -> dict[str, _Member]:
     records = store.placements, store.capacities, store.gpu_uses
     return {
         "pruning": Pruning(history, *records, policies, clock, runner.epoch),
         "capacity watch": CapacityWatch(store.capacities, clock, runner.epoch),
+        "waits": WaitWatch(history, policies, clock, runner.leads, lambda: runner.status.last, holder),
     }
 
 

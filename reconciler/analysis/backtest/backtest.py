@@ -51,6 +51,12 @@ class Backtest:
 
     def under(self, candidate: PolicyCandidate, follow: Follow) -> PolicyFigures:
         """Replay the jobs under a policy."""
+        outcome, notes = self.replayed(candidate, follow)
+        found = outcome.figures(candidate.name, candidate.commit, notes)
+        return msgspec.structs.replace(found, digest=candidate.policy.digest)
+
+    def replayed(self, candidate: PolicyCandidate, follow: Follow) -> tuple[ReplayOutcome, tuple[str, ...]]:
+        """The same before figures are made of it, and what had to be assumed."""
         policy, notes = with_queues_of(self.jobs, candidate.policy)
         jobs, uncounted = on_declared_resources(self.jobs, candidate.nodes)
         if not self.forecasts:
@@ -61,10 +67,7 @@ class Backtest:
         for decided in follow(candidate.name, replay.rounds(jobs, self.end)):
             seen.note(decided)
         seen.close(replay.runs, self.end)
-        found = ReplayOutcome(replay, jobs, self.start, self.end, seen).figures(
-            candidate.name, candidate.commit, (*notes, *uncounted)
-        )
-        return msgspec.structs.replace(found, digest=candidate.policy.digest)
+        return ReplayOutcome(replay, jobs, self.start, self.end, seen), (*notes, *uncounted)
 
 
 def with_queues_of(jobs: Sequence[TraceJob], policy: Policy) -> tuple[Policy, tuple[str, ...]]:

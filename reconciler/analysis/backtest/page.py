@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from math import ceil, log10
 from xml.etree.ElementTree import Element
 
 from reconciler.analysis.backtest.figures import PolicyFigures, QueueFigures, QueueSeries, Simulation
-from reconciler.analysis.backtest.markup import html, table, tag
+from reconciler.analysis.backtest.markup import table, tag
 from reconciler.analysis.backtest.plots import (
     STYLES,
     Axes,
@@ -20,9 +19,9 @@ from reconciler.analysis.backtest.plots import (
     legend,
     level,
     line,
-    patterns,
 )
 from reconciler.analysis.backtest.rows import FigureSection, sections
+from reconciler.analysis.backtest.sheet import sheet
 from reconciler.model.spans import span
 from solver.model.quantities import Instant
 from solver.model.workload import QueueName
@@ -46,25 +45,7 @@ _SPANS_S = (
 def page(simulation: Simulation) -> str:
     """The whole file. Pure: the same back-test is the same bytes."""
     listed = list(sections(simulation))
-    title = f"Back-test: {simulation.source}"
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", title),
-        tag("style", _style()),
-    )
-    body = tag(
-        "body",
-        patterns(),
-        tag("main", tag("h1", title), *_introduction(simulation), *_body(simulation, listed)),
-    )
-    return "<!DOCTYPE html>\n" + html(tag("html", head, body, lang="en")) + "\n"
-
-
-def _style() -> str:
-    # In one line: a line break is no character that text of a page may have (markup.legible).
-    return " ".join((files(__package__) / "page.css").read_text("utf-8").split())
+    return sheet(f"Back-test: {simulation.source}", *_introduction(simulation), *_body(simulation, listed))
 
 
 def _introduction(simulation: Simulation) -> Iterator[Element]:

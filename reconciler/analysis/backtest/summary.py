@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -176,27 +176,16 @@ class ReplayOutcome:
         return tuple(loss for _, loss in sorted(found.items()))
 
     def _over_time(self) -> OverTime:
-        length = self.end - self.start
-        step = next((step for step in STEPS if -(-length // step) <= STEPS_MAX), STEPS[-1])
-        count = -(-length // step)
+        step, count = steps_of(self.start, self.end)
         evictions = [0] * count
         for loss in self.seen.losses:
             evictions[min(count - 1, (loss.at - self.start) // step)] += not loss.shrunk
-        series = (QueueSeries(queue, self._series(queue, step, count)) for queue in sorted(self._by_queue))
-        return OverTime(Duration(step), tuple(series), tuple(evictions))
+        series = (QueueSeries(queue, self._series(queue)) for queue in sorted(self._by_queue))
+        return OverTime(step, tuple(series), tuple(evictions))
 
-    def _series(self, queue: QueueName, step: int, count: int) -> tuple[float, ...]:
-        """Average GPUs in each step; the last one may be shorter than the others."""
-        held = [0] * count
-        for one in self._by_queue[queue]:
-            for stretch in self._stretches(one.job.name):
-                for number in range((stretch.start - self.start) // step, count):
-                    begins = self.start + number * step
-                    if begins >= stretch.end:
-                        break
-                    held[number] += stretch.milli * (min(stretch.end, begins + step) - max(stretch.start, begins))
-        lengths = (min(step, self.end - self.start - number * step) for number in range(count))
-        return tuple(round(milli_ms / MILLI_PER_GPU / of, 3) for milli_ms, of in zip(held, lengths, strict=True))
+    def _series(self, queue: QueueName) -> tuple[float, ...]:
+        held = (stretch for one in self._by_queue[queue] for stretch in self._stretches(one.job.name))
+        return averages(held, self.start, self.end)
 
     def _fairness(self) -> FairnessFigures:
         served = [part for queue in sorted(self._by_queue) if (part := self._served(queue)) is not None]
@@ -229,6 +218,27 @@ class ReplayOutcome:
             figure([abs(error) for error in known], bounds, 90),
             in_time / judged,
         )
+
+
+def steps_of(start: Instant, end: Instant) -> tuple[Duration, int]:
+    """The length of the steps of time in a report, and how many there are."""
+    length = end - start
+    step = next((step for step in STEPS if -(-length // step) <= STEPS_MAX), STEPS[-1])
+    return Duration(step), -(-length // step)
+
+
+def averages(stretches: Iterable[Stretch], start: Instant, end: Instant) -> tuple[float, ...]:
+    """Average GPUs in each step; the last one may be shorter than the others."""
+    step, count = steps_of(start, end)
+    held = [0] * count
+    for stretch in stretches:
+        for number in range(max(0, stretch.start - start) // step, count):
+            begins = start + number * step
+            if begins >= stretch.end:
+                break
+            held[number] += stretch.milli * (min(stretch.end, begins + step) - max(stretch.start, begins))
+    lengths = (min(step, end - start - number * step) for number in range(count))
+    return tuple(round(milli_ms / MILLI_PER_GPU / of, 3) for milli_ms, of in zip(held, lengths, strict=True))
 
 
 def _spread_of_any(known: Sequence[float], bounds: Sequence[float]) -> Distribution | None:

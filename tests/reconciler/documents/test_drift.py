@@ -14,6 +14,7 @@ from reconciler.access.policy import AccessPolicy
 from reconciler.alerts.policy import AlertPolicy
 from reconciler.analysis.backtest.figures import Simulation
 from reconciler.analysis.backtest.history_file import HistoryHead, RecordedJob
+from reconciler.analysis.capacity.report import CapacityReport
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.schemas import KINDS, Schema, resolve_reference, schema_of
@@ -220,7 +221,7 @@ def test_a_specs_type_and_schema_agree(kind: str) -> None:
     assert list(differences(inspect.type_info(SPECS[kind]), spec, f"{kind.lower()}.json", kind, internal)) == []
 
 
-@pytest.mark.parametrize("kind", [Snapshot, Plan, PolicyTestReport, Review, SavedPlan, Simulation])
+@pytest.mark.parametrize("kind", [Snapshot, Plan, PolicyTestReport, Review, SavedPlan, Simulation, CapacityReport])
 def test_a_whole_documents_type_and_schema_agree(kind: type) -> None:
     name = kind.__name__
     assert list(differences(inspect.type_info(kind), schema_of(name), f"{name.lower()}.json", name, frozenset())) == []
