@@ -34,9 +34,14 @@ BUILT = {
     "helm": Built("helm.sh/helm/v4/cmd/helm", "rendering"),
     "kube-controller-manager": Built("k8s.io/kubernetes/cmd/kube-controller-manager"),
     "kube-scheduler": Built("k8s.io/kubernetes/cmd/kube-scheduler"),
+    "jobset": Built("sigs.k8s.io/jobset", "gangs"),
     "kubectl": Built("k8s.io/kubernetes/cmd/kubectl", "kubectl"),
+    "kuberay": Built("github.com/ray-project/kuberay/ray-operator", "gangs"),
     "kueue": Built("sigs.k8s.io/kueue/cmd/kueue", "kueue"),
     "kustomize": Built("sigs.k8s.io/kustomize/kustomize/v5", "rendering"),
+    "lws": Built("sigs.k8s.io/lws/cmd", "gangs"),
+    "mpi-operator": Built("github.com/kubeflow/mpi-operator/cmd/mpi-operator", "trainer"),
+    "trainer": Built("github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager", "trainer"),
 }
 OPTIONAL = tuple(sorted(BUILT.keys() - {API_SERVER}))
 """Built when they are named; tests that want one are skipped where it is not."""
