@@ -1,0 +1,115 @@
+"""`quorate run --kubernetes` beside the real controllers of JobSets, LeaderWorkerSets and TrainJobs, with their own webhooks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from hack.kubernetes.cluster import Cluster
+from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.resource import PODS, Resource
+from solver.model.workload import JobName
+from tests.e2e.control_plane import ControlPlane, until
+from tests.kubernetes.gang_controllers import JOBSET, LWS, TRAINER, beside, followed, needs, pods_of
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
+from tests.kubernetes.test_run import a_worker, gpu_nodes, running
+from tests.kubernetes.test_run_affinity import until_said
+
+pytestmark = [*REAL, needs(JOBSET, LWS, TRAINER)]
+
+_V1 = "apiVersion: quorate.dev/v1\nkind: "
+POLICY = {
+    "policies/scheduling.yaml": _V1
+    + "SchedulingPolicy\nmetadata: {name: cluster}\nspec: {startDeadline: 30s, evictions: {backOff: 1s}}\n",
+    "policies/batch.yaml": _V1
+    + "PriorityClass\nmetadata: {name: batch}\nspec: {value: 1, protection: {minRuntime: 0s}}\n",
+    **{
+        f"policies/{queue}.yaml": _V1 + f"Queue\nmetadata: {{name: {queue}}}\n"
+        f"spec: {{quota: [{{gpuType: H100-SXM5-80GB, guaranteed: {guaranteed}}}]}}\n"
+        for queue, guaranteed in (("owner", 4), ("research", 0))
+    },
+}
+JOBSETS = Resource("jobset.x-k8s.io/v1alpha2", "jobsets")
+SETS = Resource("leaderworkerset.x-k8s.io/v1", "leaderworkersets")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with beside(tmp_path_factory.mktemp("beside"), (JOBSET, LWS, TRAINER)) as made:
+        yield made
+
+
+def a_template(gpus: int) -> dict[str, Any]:
+    """Of a pod."""
+    requests = {"cpu": "1", "memory": "1Gi", **({names.GPU: str(gpus)} if gpus else {})}
+    container = {"name": "main", "image": "none", "resources": {"requests": requests, "limits": requests}}
+    spec = {"schedulerName": names.SCHEDULER, "containers": [container], "terminationGracePeriodSeconds": 0}
+    return {"metadata": {"labels": {names.QUEUE: "research", names.PRIORITY_CLASS: "batch"}}, "spec": spec}
+
+
+def a_replicated(name: str, replicas: int, parallelism: int, gpus: int, **said: Any) -> dict[str, Any]:
+    template = a_template(gpus)
+    template["spec"]["restartPolicy"] = "Never"
+    job = {"parallelism": parallelism, "completions": parallelism, "backoffLimit": 0, "template": template}
+    return {"name": name, "replicas": replicas, "template": {"spec": job}, **said}
+
+
+def a_jobset(name: str, *replicated: Mapping[str, Any], **said: Any) -> dict[str, Any]:
+    spec = {"replicatedJobs": list(replicated), "failurePolicy": {"maxRestarts": 5}, **said}
+    return {"apiVersion": JOBSETS.version, "kind": "JobSet", "metadata": {"name": name}, "spec": spec}
+
+
+async def until_needs(api: Api, space: str, needs: Sequence[str]) -> dict[str, str]:
+    """The uids of the pods on nodes by their names, once these say with how many they were bound."""
+    said: list[str] = []
+    there: list[dict[str, Any]] = []
+    async with asyncio.timeout(SOON_S):
+        while said != sorted(needs):
+            await asyncio.sleep(0.05)
+            there = [pod for pod in await pods_of(api, space) if pod["spec"].get("nodeName")]
+            there = [pod for pod in there if not pod["metadata"].get("deletionTimestamp")]
+            said = sorted(pod["metadata"].get("annotations", {}).get(names.NEEDS, "") for pod in there)
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in there}
+
+
+def until_state(plane: ControlPlane, job: JobName, state: str) -> None:
+    with plane.client() as client:
+        until(f"{job} is {state}", lambda: client.job(job).state == state)
+
+
+def test_a_jobset_is_one_gang_that_is_evicted_whole_and_comes_again(cluster: Cluster, plane: ControlPlane) -> None:
+    async def story() -> None:
+        async with session(cluster) as api, gpu_nodes(api, 1, "jobset"), running(plane, cluster):
+            space = await a_namespace(api)
+            jobset = a_jobset("llm", a_replicated("driver", 1, 1, 0), a_replicated("worker", 2, 2, 1))
+            async with followed(api, JOBSETS, space, jobset):
+                first = await until_needs(api, space, ["1/5", *["4/5"] * 4])
+                job = JobName(f"{space}.jobset.llm")
+                await asyncio.to_thread(until_state, plane, job, "running")
+                await api.create(PODS.path(space), a_worker("first", "first", 1, gpus=4, queue="owner"))
+                async with asyncio.timeout(SOON_S):
+                    while not (await api.get(PODS.path(space, "first"), dict[str, Any]))["spec"].get("nodeName"):
+                        await asyncio.sleep(0.1)
+                await api.delete(PODS.path(space, "first"), {"gracePeriodSeconds": 0})
+                again = await until_needs(api, space, ["1/5", *["4/5"] * 4])
+                assert not set(first.values()) & set(again.values())
+
+    asyncio.run(story())
+
+
+def test_a_jobset_that_can_never_fit_is_told_so(cluster: Cluster, plane: ControlPlane) -> None:
+    async def story() -> None:
+        async with session(cluster) as api, gpu_nodes(api, 1, "large"), running(plane, cluster):
+            space = await a_namespace(api)
+            async with followed(api, JOBSETS, space, a_jobset("large", a_replicated("worker", 3, 2, 1))):
+                async with asyncio.timeout(SOON_S):
+                    while len(await pods_of(api, space)) < 6:
+                        await asyncio.sleep(0.1)
+                pod = (await pods_of(api, space))[0]["metadata"]["name"]
+                print(await until_said(api, space, pod, "room for"))
+
+    asyncio.run(story())
