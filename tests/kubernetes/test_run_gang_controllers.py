@@ -113,3 +113,70 @@ def test_a_jobset_that_can_never_fit_is_told_so(cluster: Cluster, plane: Control
                 print(await until_said(api, space, pod, "room for"))
 
     asyncio.run(story())
+
+
+def is_new(pod: Mapping[str, Any], first: Mapping[str, str]) -> bool:
+    return pod["metadata"]["uid"] not in first.values()
+
+
+async def until_new(api: Api, space: str, first: Mapping[str, str]) -> str:
+    """The name of a pod that was not there at first."""
+    async with asyncio.timeout(SOON_S):
+        while not (new := [pod for pod in await pods_of(api, space) if is_new(pod, first)]):
+            await asyncio.sleep(0.05)
+    return str(new[0]["metadata"]["name"])
+
+
+async def released(api: Api, space: str) -> None:
+    """Pods that a finalizer has kept may go."""
+    for pod in await pods_of(api, space):
+        if pod["metadata"].get("finalizers") and "slow" in pod["metadata"]["name"]:
+            await api.patch(PODS.path(space, pod["metadata"]["name"]), {"metadata": {"finalizers": None}})
+
+
+def test_a_jobset_that_restarts_starts_whole_again(cluster: Cluster, plane: ControlPlane) -> None:
+    """Its controller makes one Job anew while pods of the other are still ending."""
+
+    async def story() -> None:
+        async with session(cluster) as api, gpu_nodes(api, 1, "restart"), running(plane, cluster):
+            space = await a_namespace(api)
+            slow = a_replicated("slow", 1, 2, 1)
+            slow["template"]["spec"]["template"]["metadata"]["finalizers"] = ["quorate.dev/test"]
+            async with followed(api, JOBSETS, space, a_jobset("llm", a_replicated("quick", 1, 2, 1), slow)):
+                first = await until_needs(api, space, ["2/4"] * 4)
+                await asyncio.to_thread(until_state, plane, JobName(f"{space}.jobset.llm"), "running")
+                failed = next(name for name in first if "quick" in name)
+                await api.patch(PODS.path(space, failed, "status"), {"status": {"phase": "Failed"}})
+                waits = await until_new(api, space, first)
+                assert "are ending: all of it starts anew" in await until_said(api, space, waits, "its gang")
+                assert not any(pod["spec"].get("nodeName") for pod in await pods_of(api, space) if is_new(pod, first))
+                await released(api, space)
+                again = await until_needs(api, space, ["2/4"] * 4)
+                assert not set(first.values()) & set(again.values())
+                await released(api, space)
+
+    asyncio.run(story())
+
+
+def test_what_a_jobset_makes_in_turn_starts_in_turn(cluster: Cluster, plane: ControlPlane) -> None:
+    """By its own controller: nodes once the data is Complete, the launcher once the nodes are Ready."""
+    after = [{"name": "data", "status": "Complete"}]
+    jobset = a_jobset(
+        "mpi",
+        a_replicated("data", 1, 1, 0),
+        a_replicated("node", 2, 1, 1, dependsOn=after),
+        a_replicated("launcher", 1, 1, 0, dependsOn=[{"name": "node", "status": "Ready"}]),
+    )
+
+    async def story() -> None:
+        async with session(cluster) as api, gpu_nodes(api, 1, "turn"), running(plane, cluster):
+            space = await a_namespace(api)
+            async with followed(api, JOBSETS, space, jobset):
+                data = await until_needs(api, space, ["1/1"])
+                await api.patch(PODS.path(space, next(iter(data)), "status"), {"status": {"phase": "Succeeded"}})
+                await until_needs(api, space, ["1/1", "1/1", "2/2", "2/2"])
+                with plane.client() as client:
+                    there = {view.name.removeprefix(f"{space}.") for view in client.jobs().items}
+                print(there)
+
+    asyncio.run(story())
