@@ -76,6 +76,12 @@ async def until_needs(api: Api, space: str, needs: Sequence[str]) -> dict[str, s
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in there}
 
 
+async def until_on_a_node(api: Api, space: str, pod: str) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not (await api.get(PODS.path(space, pod), dict[str, Any]))["spec"].get("nodeName"):
+            await asyncio.sleep(0.1)
+
+
 def until_state(plane: ControlPlane, job: JobName, state: str) -> None:
     with plane.client() as client:
         until(f"{job} is {state}", lambda: client.job(job).state == state)
@@ -91,9 +97,7 @@ def test_a_jobset_is_one_gang_that_is_evicted_whole_and_comes_again(cluster: Clu
                 job = JobName(f"{space}.jobset.llm")
                 await asyncio.to_thread(until_state, plane, job, "running")
                 await api.create(PODS.path(space), a_worker("first", "first", 1, gpus=4, queue="owner"))
-                async with asyncio.timeout(SOON_S):
-                    while not (await api.get(PODS.path(space, "first"), dict[str, Any]))["spec"].get("nodeName"):
-                        await asyncio.sleep(0.1)
+                await until_on_a_node(api, space, "first")
                 await api.delete(PODS.path(space, "first"), {"gracePeriodSeconds": 0})
                 again = await until_needs(api, space, ["1/5", *["4/5"] * 4])
                 assert not set(first.values()) & set(again.values())
@@ -178,5 +182,71 @@ def test_what_a_jobset_makes_in_turn_starts_in_turn(cluster: Cluster, plane: Con
                 with plane.client() as client:
                     there = {view.name.removeprefix(f"{space}.") for view in client.jobs().items}
                 print(there)
+
+    asyncio.run(story())
+
+
+def a_set(name: str, replicas: int, size: int, **said: Any) -> dict[str, Any]:
+    """A LeaderWorkerSet whose pods have a GPU each."""
+    group = {"size": size, "workerTemplate": a_template(1), "restartPolicy": "RecreateGroupOnPodRestart"}
+    spec = {"replicas": replicas, "leaderWorkerTemplate": group, **said}
+    return {"apiVersion": SETS.version, "kind": "LeaderWorkerSet", "metadata": {"name": name}, "spec": spec}
+
+
+async def jobs_of(plane: ControlPlane, space: str) -> dict[str, str]:
+    """The state of each of its jobs, without the namespace before its name."""
+
+    def asked() -> dict[str, str]:
+        with plane.client() as client:
+            return {view.name: view.state for view in client.jobs().items}
+
+    known = await asyncio.to_thread(asked)
+    return {name.removeprefix(f"{space}."): state for name, state in known.items() if name.startswith(f"{space}.")}
+
+
+async def until_jobs(plane: ControlPlane, space: str, jobs: Mapping[str, str]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while (known := await jobs_of(plane, space)) != jobs:
+            await asyncio.sleep(0.2)
+
+
+def test_each_group_of_a_leader_worker_set_is_a_gang(cluster: Cluster, plane: ControlPlane) -> None:
+    """It comes again when it was evicted, and there are more or fewer of them as the set is told."""
+
+    async def story() -> None:
+        async with session(cluster) as api, gpu_nodes(api, 1, "groups"), running(plane, cluster):
+            space = await a_namespace(api)
+            async with followed(api, SETS, space, a_set("serve", 2, 2)):
+                first = await until_needs(api, space, ["1/2"] * 4)
+                await until_jobs(plane, space, {"lws.serve-0": "running", "lws.serve-1": "running"})
+                await api.patch(SETS.path(space, "serve"), {"spec": {"replicas": 3}})
+                async with asyncio.timeout(SOON_S):
+                    while not {"serve-2", "serve-2-1"} <= {pod["metadata"]["name"] for pod in await pods_of(api, space)}:
+                        await asyncio.sleep(0.1)
+                await until_said(api, space, "serve-2", "waits:")
+                await api.patch(SETS.path(space, "serve"), {"spec": {"replicas": 2}})
+                await until_jobs(plane, space, {"lws.serve-0": "running", "lws.serve-1": "running"})
+                await api.create(PODS.path(space), a_worker("first", "first", 1, gpus=4, queue="owner"))
+                await until_on_a_node(api, space, "first")
+                await api.delete(PODS.path(space, "first"), {"gracePeriodSeconds": 0})
+                again = await until_needs(api, space, ["1/2"] * 4)
+                assert (first.keys(), set()) == (again.keys(), set(first.values()) & set(again.values()))
+
+    asyncio.run(story())
+
+
+def test_of_a_set_with_leader_ready_the_leader_starts_alone(cluster: Cluster, plane: ControlPlane) -> None:
+    async def story() -> None:
+        async with session(cluster) as api, gpu_nodes(api, 1, "leader"), running(plane, cluster):
+            space = await a_namespace(api)
+            async with followed(api, SETS, space, a_set("serve", 1, 3, startupPolicy="LeaderReady")):
+                await until_needs(api, space, ["1/1", "2/2", "2/2"])
+                await until_jobs(plane, space, {"lws.serve-0:leader": "running", "lws.serve-0:worker": "running"})
+                first = {pod["metadata"]["uid"] for pod in await pods_of(api, space)}
+                crashed = {"name": "main", "restartCount": 1, "ready": True, "image": "none", "imageID": ""}
+                await api.patch(PODS.path(space, "serve-0-1", "status"), {"status": {"containerStatuses": [crashed]}})
+                async with asyncio.timeout(SOON_S):
+                    while first & set((await until_needs(api, space, ["1/1", "2/2", "2/2"])).values()):
+                        await asyncio.sleep(0.1)
 
     asyncio.run(story())
