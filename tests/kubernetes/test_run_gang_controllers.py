@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS, Resource
 from solver.model.workload import JobName
 from tests.e2e.control_plane import ControlPlane, until
-from tests.kubernetes.gang_controllers import JOBSET, LWS, TRAINER, beside, followed, needs, pods_of
-from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
+from tests.kubernetes.gang_controllers import JOBSET, LWS, TRAINER, beside, followed, needs, pods_of, until_made
+from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_run import a_worker, gpu_nodes, running
 from tests.kubernetes.test_run_affinity import until_said
 
@@ -65,7 +66,7 @@ def a_jobset(name: str, *replicated: Mapping[str, Any], **said: Any) -> dict[str
 
 async def until_needs(api: Api, space: str, needs: Sequence[str]) -> dict[str, str]:
     """The uids of the pods on nodes by their names, once these say with how many they were bound."""
-    said: list[str] = []
+    said: list[str] | None = None
     there: list[dict[str, Any]] = []
     async with asyncio.timeout(SOON_S):
         while said != sorted(needs):
@@ -248,5 +249,105 @@ def test_of_a_set_with_leader_ready_the_leader_starts_alone(cluster: Cluster, pl
                 async with asyncio.timeout(SOON_S):
                     while first & set((await until_needs(api, space, ["1/1", "2/2", "2/2"])).values()):
                         await asyncio.sleep(0.1)
+
+    asyncio.run(story())
+
+
+TRAIN_JOBS = Resource("trainer.kubeflow.org/v1alpha1", "trainjobs")
+RUNTIMES = Resource("trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes")
+
+
+def a_runtime(name: str, *replicated: Mapping[str, Any], **said: Any) -> dict[str, Any]:
+    """For PyTorch, as Kubeflow ships its own: the nodes are the ReplicatedJob `node`, whose container has that name."""
+    policy = {"numNodes": 1, "torch": {}}
+    spec = {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": list(replicated)}}, **said}
+    labels = {"trainer.kubeflow.org/framework": "torch"}
+    return {
+        "apiVersion": RUNTIMES.version,
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+    }
+
+
+def a_step(role: str, step: str, **said: Any) -> dict[str, Any]:
+    made = a_replicated(role, 1, 1, 0, **said)
+    made["template"]["metadata"] = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": step}}
+    made["template"]["spec"]["template"]["spec"]["containers"][0]["name"] = role
+    return made
+
+
+def a_train_job(name: str, runtime: str, nodes: int, gpus: int) -> dict[str, Any]:
+    limits = {names.GPU: str(gpus), "cpu": "1"}
+    spec = {
+        "runtimeRef": {"name": runtime},
+        "trainer": {"numNodes": nodes, "resourcesPerNode": {"requests": limits, "limits": limits}},
+    }
+    return {"apiVersion": TRAIN_JOBS.version, "kind": "TrainJob", "metadata": {"name": name}, "spec": spec}
+
+
+@asynccontextmanager
+async def with_runtime(api: Api, runtime: Mapping[str, Any]) -> AsyncIterator[None]:
+    async with gone_afterwards(api, RUNTIMES.path("", runtime["metadata"]["name"])):
+        await until_made(api, RUNTIMES, "", runtime)
+        yield
+
+
+def test_a_train_job_is_one_gang_that_stops_and_starts_again(cluster: Cluster, plane: ControlPlane) -> None:
+    """By Trainer's controller, which makes a JobSet of it."""
+
+    async def story() -> None:
+        async with (
+            session(cluster) as api,
+            gpu_nodes(api, 1, "train"),
+            running(plane, cluster),
+            with_runtime(api, a_runtime("torch", a_step("node", "trainer"))),
+        ):
+            space = await a_namespace(api)
+            async with followed(api, TRAIN_JOBS, space, a_train_job("llm", "torch", 2, 2)):
+                first = await until_needs(api, space, ["2/2", "2/2"])
+                await until_jobs(plane, space, {"jobset.llm": "running"})
+                await api.patch(TRAIN_JOBS.path(space, "llm"), {"spec": {"suspend": True}})
+                await until_needs(api, space, [])
+                await api.patch(TRAIN_JOBS.path(space, "llm"), {"spec": {"suspend": False}})
+                again = await until_needs(api, space, ["2/2", "2/2"])
+                assert not set(first.values()) & set(again.values())
+
+    asyncio.run(story())
+
+
+def test_nodes_of_a_train_job_start_once_its_data_is_there(cluster: Cluster, plane: ControlPlane) -> None:
+    after = [{"name": "dataset-initializer", "status": "Complete"}]
+    data, node = a_step("dataset-initializer", "dataset-initializer"), a_step("node", "trainer", dependsOn=after)
+
+    async def story() -> None:
+        async with (
+            session(cluster) as api,
+            gpu_nodes(api, 1, "data"),
+            running(plane, cluster),
+            with_runtime(api, a_runtime("tune", data, node)),
+        ):
+            space = await a_namespace(api)
+            async with followed(api, TRAIN_JOBS, space, a_train_job("llm", "tune", 2, 2)):
+                (pod,) = await until_needs(api, space, ["1/1"])
+                await api.patch(PODS.path(space, pod, "status"), {"status": {"phase": "Succeeded"}})
+                await until_needs(api, space, ["1/1", "2/2", "2/2"])
+
+    asyncio.run(story())
+
+
+def test_a_pod_group_of_trainer_is_followed(cluster: Cluster, plane: ControlPlane) -> None:
+    async def story() -> None:
+        grouped = a_runtime("grouped", a_step("node", "trainer"), podGroupPolicy={"coscheduling": {}})
+        async with (
+            session(cluster) as api,
+            gpu_nodes(api, 1, "grouped"),
+            running(plane, cluster),
+            with_runtime(api, grouped),
+        ):
+            space = await a_namespace(api)
+            async with followed(api, TRAIN_JOBS, space, a_train_job("llm", "grouped", 2, 2)):
+                await until_needs(api, space, ["2/2", "2/2"])
+                await until_jobs(plane, space, {"coscheduling.llm": "running"})
 
     asyncio.run(story())
