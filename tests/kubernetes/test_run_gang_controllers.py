@@ -336,18 +336,25 @@ def test_nodes_of_a_train_job_start_once_its_data_is_there(cluster: Cluster, pla
     asyncio.run(story())
 
 
-def test_a_pod_group_of_trainer_is_followed(cluster: Cluster, plane: ControlPlane) -> None:
+def test_a_pod_group_of_trainer_that_counts_what_comes_later_keeps_nothing_waiting(
+    cluster: Cluster, plane: ControlPlane
+) -> None:
+    """It counts the initializers in, and never would be whole."""
+    after = [{"name": "dataset-initializer", "status": "Complete"}]
+    data, node = a_step("dataset-initializer", "dataset-initializer"), a_step("node", "trainer", dependsOn=after)
+
     async def story() -> None:
-        grouped = a_runtime("grouped", a_step("node", "trainer"), podGroupPolicy={"coscheduling": {}})
         async with (
             session(cluster) as api,
             gpu_nodes(api, 1, "grouped"),
             running(plane, cluster),
-            with_runtime(api, grouped),
+            with_runtime(api, a_runtime("grouped", data, node, podGroupPolicy={"coscheduling": {}})),
         ):
             space = await a_namespace(api)
             async with followed(api, TRAIN_JOBS, space, a_train_job("llm", "grouped", 2, 2)):
-                await until_needs(api, space, ["2/2", "2/2"])
-                await until_jobs(plane, space, {"coscheduling.llm": "running"})
+                (pod,) = await until_needs(api, space, ["1/1"])
+                await api.patch(PODS.path(space, pod, "status"), {"status": {"phase": "Succeeded"}})
+                await until_needs(api, space, ["1/1", "2/2", "2/2"])
+                await until_jobs(plane, space, {"coscheduling.llm:node": "running"})
 
     asyncio.run(story())

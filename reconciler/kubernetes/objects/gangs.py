@@ -243,7 +243,7 @@ def gang_pods(
     of_group = group_name(named.name) if named.source == "workload" else named.name
     group = groups.get((named.source, named.namespace, of_group))
     made_by = controllers.get((maker.source, maker.namespace, maker.name))
-    controller = made_by if maker.source == named.source else None
+    controller = made_by if maker.source == named.source or _counts_all_in_turn(group, made_by) else None
     since = admitted.get((maker.source, maker.namespace, maker.name))
     members: dict[GangKey, list[tuple[Membership, PodTask]]] = defaultdict(list)
     done: dict[GangKey, int] = defaultdict(int)
@@ -261,6 +261,13 @@ def gang_pods(
     there = {found.made_as for found, _ in pods}
     later = tuple(stage for stage in made_by.stages if stage.after and there.isdisjoint(stage.roles))
     return tuple(replace(gang, comes_later=later) for gang in gangs)
+
+
+def _counts_all_in_turn(group: Group | None, made_by: Controller | None) -> bool:
+    """Whether a PodGroup counts all that a controller makes in turn, as Kubeflow Trainer writes it: it would never be whole."""
+    if group is None or made_by is None or not made_by.stages:
+        return False
+    return group.least == sum(fewest for _, _, fewest in made_by.roles)
 
 
 def _settled(
@@ -293,6 +300,8 @@ def _of_stage(found: Membership, pod: Pod, controller: Controller) -> Membership
     roles = controller.stages[number].roles
     key = found.key._replace(name=f"{found.key.name}:{'+'.join(roles)}")
     there = sum(count for role, count, _ in controller.roles if role in roles)
+    if key.source in OF_A_GROUP and found.size is None:
+        return found._replace(key=key, size=there)
     if key.source == "lws" and found.size and not names.label_or_annotation(pod.metadata, names.GANG_SIZE):
         there = 1 if found.made_as == names.LEADER_ROLE else found.size - 1
         return found._replace(key=key, size=there)
