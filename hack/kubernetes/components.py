@@ -168,7 +168,9 @@ def _objects_of(name: str, where: Place) -> str:
     )
     files = [path for pattern in built.objects for path in sorted(Path(run.stdout.strip() or "/").glob(pattern))]
     if run.returncode or not files:
-        raise ComponentMissingError(f"{name}: Go does not say where its sources are, or they lack {built.objects}. {FIX}")
+        raise ComponentMissingError(
+            f"{name}: Go does not say where its sources are, or they lack {built.objects}. {FIX}"
+        )
     return "\n---\n".join(path.read_text() for path in files)
 
 

@@ -25,13 +25,27 @@ from hack.kubernetes.shipped import objects_in, path_of
 from hack.ports import free_ports
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.refusals import NotFoundError, UnreachableError
+from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS, Resource
+from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes.controllers import CONTROLLERS, controllers_command
 from tests.kubernetes.sessions import ADMINS, SOON_S, a_namespace, a_pod, session
 from tests.kubernetes.shipping import install
 
 JOBSET, LWS, TRAINER, RAY, MPI = "jobset", "lws", "trainer", "kuberay", "mpi-operator"
 KINDS = ("job-controller", "statefulset-controller", "garbage-collector-controller")
+_V1 = "apiVersion: quorate.dev/v1\nkind: "
+POLICY = {
+    "policies/scheduling.yaml": _V1
+    + "SchedulingPolicy\nmetadata: {name: cluster}\nspec: {startDeadline: 30s, evictions: {backOff: 1s}}\n",
+    "policies/batch.yaml": _V1
+    + "PriorityClass\nmetadata: {name: batch}\nspec: {value: 1, protection: {minRuntime: 0s}}\n",
+    **{
+        f"policies/{queue}.yaml": _V1 + f"Queue\nmetadata: {{name: {queue}}}\n"
+        f"spec: {{quota: [{{gpuType: H100-SXM5-80GB, guaranteed: {guaranteed}}}]}}\n"
+        for queue, guaranteed in (("owner", 4), ("research", 0))
+    },
+}
 _DEFINITION = "CustomResourceDefinition"
 _CONFIGURED = {
     JOBSET: "config.jobset.x-k8s.io/v1alpha1",
@@ -40,20 +54,24 @@ _CONFIGURED = {
 }
 
 
-def needs(*names: str) -> pytest.MarkDecorator:
+def needs(*components: str) -> pytest.MarkDecorator:
     """For a test that wants these controllers."""
-    missing = not all(place().has(name) for name in (*names, CONTROLLERS))
-    return pytest.mark.skipif(missing, reason=f"needs python -m hack.kubernetes --with {','.join((*names, CONTROLLERS))}")
+    missing = not all(place().has(name) for name in (*components, CONTROLLERS))
+    return pytest.mark.skipif(
+        missing, reason=f"needs python -m hack.kubernetes --with {','.join((*components, CONTROLLERS))}"
+    )
 
 
 @contextmanager
-def beside(folder: Path, names: Sequence[str]) -> Iterator[Cluster]:
+def beside(folder: Path, components: Sequence[str]) -> Iterator[Cluster]:
     """A cluster of its own with all that is shipped, and these controllers, which answer."""
     with running(found(place()), folder) as cluster:
-        objects = {name: objects_in(place().objects(name).read_text()) for name in names}
-        asyncio.run(_with_kinds(cluster, [each for of in objects.values() for each in of if each["kind"] == _DEFINITION]))
-        ports = dict(zip(names, free_ports(len(names)), strict=True))
-        commands = {name: _command(name, cluster, folder, ports[name]) for name in names}
+        objects = {name: objects_in(place().objects(name).read_text()) for name in components}
+        asyncio.run(
+            _with_kinds(cluster, [each for of in objects.values() for each in of if each["kind"] == _DEFINITION])
+        )
+        ports = dict(zip(components, free_ports(len(components)), strict=True))
+        commands = {name: _command(name, cluster, folder, ports[name]) for name in components}
         guarded = guard.start(
             {CONTROLLERS: controllers_command(cluster, folder, kinds=KINDS), **commands}, folder, signal.SIGKILL
         )
@@ -82,7 +100,9 @@ def _command(name: str, cluster: Cluster, folder: Path, port: int) -> list[str]:
 
 
 def _config(name: str, port: int, certificates: Path) -> dict[str, Any]:
-    management, told = ("certManagement", {}) if name == TRAINER else ("internalCertManagement", {"certDir": str(certificates)})
+    management, told = (
+        ("certManagement", {}) if name == TRAINER else ("internalCertManagement", {"certDir": str(certificates)})
+    )
     return {
         "apiVersion": _CONFIGURED[name],
         "kind": "Configuration",
@@ -128,13 +148,18 @@ async def _with_webhooks(
                     await api.create(path_of(each), _directed(name, each, cluster, ports[name]))
         pod = a_pod("asked")
         async with asyncio.timeout(SOON_S):
-            while True:
+            while not await _is_made(api, f"{PODS.path(space)}?dryRun=All", pod):
                 assert guarded.poll() is None, f"one of them has ended: {cluster.folder}"
-                try:
-                    await api.create(f"{PODS.path(space)}?dryRun=All", pod)
-                    return
-                except UnreachableError:
-                    await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)
+
+
+async def _is_made(api: Api, path: str, body: Mapping[str, Any]) -> bool:
+    """Whether it is; if not, a webhook that has to be asked can't be reached."""
+    try:
+        await api.create(path, dict(body))
+    except UnreachableError:
+        return False
+    return True
 
 
 def _directed(name: str, written: dict[str, Any], cluster: Cluster, port: int) -> dict[str, Any]:
@@ -169,9 +194,49 @@ async def pods_of(api: Api, space: str) -> list[dict[str, Any]]:
 async def until_made(api: Api, of: Resource, space: str, body: Mapping[str, Any]) -> None:
     """Tried until its webhooks can be reached."""
     async with asyncio.timeout(SOON_S):
-        while True:
-            try:
-                await api.create(of.path(space), dict(body))
-                return
-            except UnreachableError:
-                await asyncio.sleep(0.1)
+        while not await _is_made(api, of.path(space), body):
+            await asyncio.sleep(0.1)
+
+
+def a_template(gpus: int) -> dict[str, Any]:
+    """Of a pod."""
+    requests = {"cpu": "1", "memory": "1Gi", **({names.GPU: str(gpus)} if gpus else {})}
+    container = {"name": "main", "image": "none", "resources": {"requests": requests, "limits": requests}}
+    spec = {"schedulerName": names.SCHEDULER, "containers": [container], "terminationGracePeriodSeconds": 0}
+    return {"metadata": {"labels": {names.QUEUE: "research", names.PRIORITY_CLASS: "batch"}}, "spec": spec}
+
+
+async def until_needs(api: Api, space: str, needs: Sequence[str]) -> dict[str, str]:
+    """The uids of the pods on nodes by their names, once these say with how many they were bound."""
+    said: list[str] | None = None
+    there: list[dict[str, Any]] = []
+    async with asyncio.timeout(SOON_S):
+        while said != sorted(needs):
+            await asyncio.sleep(0.05)
+            there = [pod for pod in await pods_of(api, space) if pod["spec"].get("nodeName")]
+            there = [pod for pod in there if not pod["metadata"].get("deletionTimestamp")]
+            said = sorted(pod["metadata"].get("annotations", {}).get(names.NEEDS, "") for pod in there)
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in there}
+
+
+async def until_on_a_node(api: Api, space: str, pod: str) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not (await api.get(PODS.path(space, pod), dict[str, Any]))["spec"].get("nodeName"):
+            await asyncio.sleep(0.1)
+
+
+async def _jobs_of(plane: ControlPlane, space: str) -> dict[str, str]:
+    """The state of each of its jobs, without the namespace before its name."""
+
+    def asked() -> dict[str, str]:
+        with plane.client() as client:
+            return {view.name: view.state for view in client.jobs().items}
+
+    known = await asyncio.to_thread(asked)
+    return {name.removeprefix(f"{space}."): state for name, state in known.items() if name.startswith(f"{space}.")}
+
+
+async def until_jobs(plane: ControlPlane, space: str, jobs: Mapping[str, str]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while await _jobs_of(plane, space) != jobs:
+            await asyncio.sleep(0.2)

@@ -1,9 +1,9 @@
-"""`quorate run --kubernetes` beside the real controllers of JobSets, LeaderWorkerSets and TrainJobs, with their own webhooks."""
+"""`quorate run --kubernetes` beside the controllers of JobSets and of Kubeflow Trainer themselves, with their own webhooks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,43 +13,37 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS, Resource
-from solver.model.workload import JobName
-from tests.e2e.control_plane import ControlPlane, until
-from tests.kubernetes.gang_controllers import JOBSET, LWS, TRAINER, beside, followed, needs, pods_of, until_made
+from tests.e2e.control_plane import ControlPlane
+from tests.kubernetes import gang_controllers
+from tests.kubernetes.gang_controllers import (
+    JOBSET,
+    TRAINER,
+    a_template,
+    beside,
+    followed,
+    needs,
+    pods_of,
+    until_jobs,
+    until_made,
+    until_needs,
+    until_on_a_node,
+)
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_run import a_worker, gpu_nodes, running
 from tests.kubernetes.test_run_affinity import until_said
 
-pytestmark = [*REAL, needs(JOBSET, LWS, TRAINER)]
+pytestmark = [*REAL, needs(JOBSET, TRAINER)]
 
-_V1 = "apiVersion: quorate.dev/v1\nkind: "
-POLICY = {
-    "policies/scheduling.yaml": _V1
-    + "SchedulingPolicy\nmetadata: {name: cluster}\nspec: {startDeadline: 30s, evictions: {backOff: 1s}}\n",
-    "policies/batch.yaml": _V1
-    + "PriorityClass\nmetadata: {name: batch}\nspec: {value: 1, protection: {minRuntime: 0s}}\n",
-    **{
-        f"policies/{queue}.yaml": _V1 + f"Queue\nmetadata: {{name: {queue}}}\n"
-        f"spec: {{quota: [{{gpuType: H100-SXM5-80GB, guaranteed: {guaranteed}}}]}}\n"
-        for queue, guaranteed in (("owner", 4), ("research", 0))
-    },
-}
+POLICY = gang_controllers.POLICY
 JOBSETS = Resource("jobset.x-k8s.io/v1alpha2", "jobsets")
-SETS = Resource("leaderworkerset.x-k8s.io/v1", "leaderworkersets")
+TRAIN_JOBS = Resource("trainer.kubeflow.org/v1alpha1", "trainjobs")
+RUNTIMES = Resource("trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with beside(tmp_path_factory.mktemp("beside"), (JOBSET, LWS, TRAINER)) as made:
+    with beside(tmp_path_factory.mktemp("beside"), (JOBSET, TRAINER)) as made:
         yield made
-
-
-def a_template(gpus: int) -> dict[str, Any]:
-    """Of a pod."""
-    requests = {"cpu": "1", "memory": "1Gi", **({names.GPU: str(gpus)} if gpus else {})}
-    container = {"name": "main", "image": "none", "resources": {"requests": requests, "limits": requests}}
-    spec = {"schedulerName": names.SCHEDULER, "containers": [container], "terminationGracePeriodSeconds": 0}
-    return {"metadata": {"labels": {names.QUEUE: "research", names.PRIORITY_CLASS: "batch"}}, "spec": spec}
 
 
 def a_replicated(name: str, replicas: int, parallelism: int, gpus: int, **said: Any) -> dict[str, Any]:
@@ -64,30 +58,6 @@ def a_jobset(name: str, *replicated: Mapping[str, Any], **said: Any) -> dict[str
     return {"apiVersion": JOBSETS.version, "kind": "JobSet", "metadata": {"name": name}, "spec": spec}
 
 
-async def until_needs(api: Api, space: str, needs: Sequence[str]) -> dict[str, str]:
-    """The uids of the pods on nodes by their names, once these say with how many they were bound."""
-    said: list[str] | None = None
-    there: list[dict[str, Any]] = []
-    async with asyncio.timeout(SOON_S):
-        while said != sorted(needs):
-            await asyncio.sleep(0.05)
-            there = [pod for pod in await pods_of(api, space) if pod["spec"].get("nodeName")]
-            there = [pod for pod in there if not pod["metadata"].get("deletionTimestamp")]
-            said = sorted(pod["metadata"].get("annotations", {}).get(names.NEEDS, "") for pod in there)
-    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in there}
-
-
-async def until_on_a_node(api: Api, space: str, pod: str) -> None:
-    async with asyncio.timeout(SOON_S):
-        while not (await api.get(PODS.path(space, pod), dict[str, Any]))["spec"].get("nodeName"):
-            await asyncio.sleep(0.1)
-
-
-def until_state(plane: ControlPlane, job: JobName, state: str) -> None:
-    with plane.client() as client:
-        until(f"{job} is {state}", lambda: client.job(job).state == state)
-
-
 def test_a_jobset_is_one_gang_that_is_evicted_whole_and_comes_again(cluster: Cluster, plane: ControlPlane) -> None:
     async def story() -> None:
         async with session(cluster) as api, gpu_nodes(api, 1, "jobset"), running(plane, cluster):
@@ -95,8 +65,7 @@ def test_a_jobset_is_one_gang_that_is_evicted_whole_and_comes_again(cluster: Clu
             jobset = a_jobset("llm", a_replicated("driver", 1, 1, 0), a_replicated("worker", 2, 2, 1))
             async with followed(api, JOBSETS, space, jobset):
                 first = await until_needs(api, space, ["1/5", *["4/5"] * 4])
-                job = JobName(f"{space}.jobset.llm")
-                await asyncio.to_thread(until_state, plane, job, "running")
+                await until_jobs(plane, space, {"jobset.llm": "running"})
                 await api.create(PODS.path(space), a_worker("first", "first", 1, gpus=4, queue="owner"))
                 await until_on_a_node(api, space, "first")
                 await api.delete(PODS.path(space, "first"), {"gracePeriodSeconds": 0})
@@ -111,11 +80,8 @@ def test_a_jobset_that_can_never_fit_is_told_so(cluster: Cluster, plane: Control
         async with session(cluster) as api, gpu_nodes(api, 1, "large"), running(plane, cluster):
             space = await a_namespace(api)
             async with followed(api, JOBSETS, space, a_jobset("large", a_replicated("worker", 3, 2, 1))):
-                async with asyncio.timeout(SOON_S):
-                    while len(await pods_of(api, space)) < 6:
-                        await asyncio.sleep(0.1)
-                pod = (await pods_of(api, space))[0]["metadata"]["name"]
-                print(await until_said(api, space, pod, "room for"))
+                said = await until_said(api, space, await until_new(api, space, {}), "room for")
+                assert "group worker needs 6 x 1 H100-SXM5-80GB; the empty cluster has room for 4 such tasks" in said
 
     asyncio.run(story())
 
@@ -149,7 +115,7 @@ def test_a_jobset_that_restarts_starts_whole_again(cluster: Cluster, plane: Cont
             slow["template"]["spec"]["template"]["metadata"]["finalizers"] = ["quorate.dev/test"]
             async with followed(api, JOBSETS, space, a_jobset("llm", a_replicated("quick", 1, 2, 1), slow)):
                 first = await until_needs(api, space, ["2/4"] * 4)
-                await asyncio.to_thread(until_state, plane, JobName(f"{space}.jobset.llm"), "running")
+                await until_jobs(plane, space, {"jobset.llm": "running"})
                 failed = next(name for name in first if "quick" in name)
                 await api.patch(PODS.path(space, failed, "status"), {"status": {"phase": "Failed"}})
                 waits = await until_new(api, space, first)
@@ -163,7 +129,7 @@ def test_a_jobset_that_restarts_starts_whole_again(cluster: Cluster, plane: Cont
     asyncio.run(story())
 
 
-def test_what_a_jobset_makes_in_turn_starts_in_turn(cluster: Cluster, plane: ControlPlane) -> None:
+def test_stages_of_a_jobset_start_one_after_the_other(cluster: Cluster, plane: ControlPlane) -> None:
     """By its own controller: nodes once the data is Complete, the launcher once the nodes are Ready."""
     after = [{"name": "data", "status": "Complete"}]
     jobset = a_jobset(
@@ -180,81 +146,9 @@ def test_what_a_jobset_makes_in_turn_starts_in_turn(cluster: Cluster, plane: Con
                 data = await until_needs(api, space, ["1/1"])
                 await api.patch(PODS.path(space, next(iter(data)), "status"), {"status": {"phase": "Succeeded"}})
                 await until_needs(api, space, ["1/1", "1/1", "2/2", "2/2"])
-                with plane.client() as client:
-                    there = {view.name.removeprefix(f"{space}.") for view in client.jobs().items}
-                print(there)
+                await until_jobs(plane, space, {"jobset.mpi:node": "running", "jobset.mpi:launcher": "running"})
 
     asyncio.run(story())
-
-
-def a_set(name: str, replicas: int, size: int, **said: Any) -> dict[str, Any]:
-    """A LeaderWorkerSet whose pods have a GPU each."""
-    group = {"size": size, "workerTemplate": a_template(1), "restartPolicy": "RecreateGroupOnPodRestart"}
-    spec = {"replicas": replicas, "leaderWorkerTemplate": group, **said}
-    return {"apiVersion": SETS.version, "kind": "LeaderWorkerSet", "metadata": {"name": name}, "spec": spec}
-
-
-async def jobs_of(plane: ControlPlane, space: str) -> dict[str, str]:
-    """The state of each of its jobs, without the namespace before its name."""
-
-    def asked() -> dict[str, str]:
-        with plane.client() as client:
-            return {view.name: view.state for view in client.jobs().items}
-
-    known = await asyncio.to_thread(asked)
-    return {name.removeprefix(f"{space}."): state for name, state in known.items() if name.startswith(f"{space}.")}
-
-
-async def until_jobs(plane: ControlPlane, space: str, jobs: Mapping[str, str]) -> None:
-    async with asyncio.timeout(SOON_S):
-        while (known := await jobs_of(plane, space)) != jobs:
-            await asyncio.sleep(0.2)
-
-
-def test_each_group_of_a_leader_worker_set_is_a_gang(cluster: Cluster, plane: ControlPlane) -> None:
-    """It comes again when it was evicted, and there are more or fewer of them as the set is told."""
-
-    async def story() -> None:
-        async with session(cluster) as api, gpu_nodes(api, 1, "groups"), running(plane, cluster):
-            space = await a_namespace(api)
-            async with followed(api, SETS, space, a_set("serve", 2, 2)):
-                first = await until_needs(api, space, ["1/2"] * 4)
-                await until_jobs(plane, space, {"lws.serve-0": "running", "lws.serve-1": "running"})
-                await api.patch(SETS.path(space, "serve"), {"spec": {"replicas": 3}})
-                async with asyncio.timeout(SOON_S):
-                    while not {"serve-2", "serve-2-1"} <= {pod["metadata"]["name"] for pod in await pods_of(api, space)}:
-                        await asyncio.sleep(0.1)
-                await until_said(api, space, "serve-2", "waits:")
-                await api.patch(SETS.path(space, "serve"), {"spec": {"replicas": 2}})
-                await until_jobs(plane, space, {"lws.serve-0": "running", "lws.serve-1": "running"})
-                await api.create(PODS.path(space), a_worker("first", "first", 1, gpus=4, queue="owner"))
-                await until_on_a_node(api, space, "first")
-                await api.delete(PODS.path(space, "first"), {"gracePeriodSeconds": 0})
-                again = await until_needs(api, space, ["1/2"] * 4)
-                assert (first.keys(), set()) == (again.keys(), set(first.values()) & set(again.values()))
-
-    asyncio.run(story())
-
-
-def test_of_a_set_with_leader_ready_the_leader_starts_alone(cluster: Cluster, plane: ControlPlane) -> None:
-    async def story() -> None:
-        async with session(cluster) as api, gpu_nodes(api, 1, "leader"), running(plane, cluster):
-            space = await a_namespace(api)
-            async with followed(api, SETS, space, a_set("serve", 1, 3, startupPolicy="LeaderReady")):
-                await until_needs(api, space, ["1/1", "2/2", "2/2"])
-                await until_jobs(plane, space, {"lws.serve-0:leader": "running", "lws.serve-0:worker": "running"})
-                first = {pod["metadata"]["uid"] for pod in await pods_of(api, space)}
-                crashed = {"name": "main", "restartCount": 1, "ready": True, "image": "none", "imageID": ""}
-                await api.patch(PODS.path(space, "serve-0-1", "status"), {"status": {"containerStatuses": [crashed]}})
-                async with asyncio.timeout(SOON_S):
-                    while first & set((await until_needs(api, space, ["1/1", "2/2", "2/2"])).values()):
-                        await asyncio.sleep(0.1)
-
-    asyncio.run(story())
-
-
-TRAIN_JOBS = Resource("trainer.kubeflow.org/v1alpha1", "trainjobs")
-RUNTIMES = Resource("trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes")
 
 
 def a_runtime(name: str, *replicated: Mapping[str, Any], **said: Any) -> dict[str, Any]:
