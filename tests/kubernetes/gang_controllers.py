@@ -66,7 +66,7 @@ def needs(*components: str) -> pytest.MarkDecorator:
 def beside(folder: Path, components: Sequence[str]) -> Iterator[Cluster]:
     """A cluster of its own with all that is shipped, and these controllers, which answer."""
     with running(found(place()), folder) as cluster:
-        objects = {name: objects_in(place().objects(name).read_text()) for name in components}
+        objects = {name: _objects_of(name) for name in components}
         asyncio.run(
             _with_kinds(cluster, [each for of in objects.values() for each in of if each["kind"] == _DEFINITION])
         )
@@ -80,6 +80,18 @@ def beside(folder: Path, components: Sequence[str]) -> Iterator[Cluster]:
             yield cluster
         finally:
             guard.stop(guarded)
+
+
+def _objects_of(component: str) -> list[dict[str, Any]]:
+    """Its kinds and webhooks. What only tells people what a field means is left out: it is most of it, and costs the server much."""
+    return [_undescribed(each) for each in objects_in(place().objects(component).read_text())]
+
+
+def _undescribed(written: Any) -> Any:
+    if isinstance(written, dict):
+        kept = {key: each for key, each in written.items() if key != "description" or not isinstance(each, str)}
+        return {key: _undescribed(each) for key, each in kept.items()}
+    return [_undescribed(each) for each in written] if isinstance(written, list) else written
 
 
 def _command(name: str, cluster: Cluster, folder: Path, port: int) -> list[str]:
