@@ -83,7 +83,7 @@ def beside(folder: Path, components: Sequence[str]) -> Iterator[Cluster]:
 
 
 def _objects_of(component: str) -> list[dict[str, Any]]:
-    """Its kinds and webhooks. What only tells people what a field means is left out: it is most of it, and costs the server much."""
+    """Its kinds and webhooks, without what tells people what fields mean: that is most of it, and costs the server much."""
     return [_undescribed(each) for each in objects_in(place().objects(component).read_text())]
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hack.kubernetes.cluster import Cluster
+from hack.kubernetes.components import place
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.resource import PODS, Resource
+from reconciler.kubernetes.objects.workloads import WORKLOADS
 from tests.e2e.control_plane import ControlPlane
 from tests.kubernetes import gang_controllers
 from tests.kubernetes.gang_controllers import (
@@ -28,9 +31,11 @@ from tests.kubernetes.gang_controllers import (
     until_needs,
     until_on_a_node,
 )
+from tests.kubernetes.kueue import MANAGER, QUEUE_LABEL, queues, real
 from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, gone_afterwards, session
 from tests.kubernetes.test_run import a_worker, gpu_nodes, running
 from tests.kubernetes.test_run_affinity import until_said
+from tests.kubernetes.test_run_kueue import H100
 
 pytestmark = [*REAL, needs(JOBSET, TRAINER)]
 
@@ -250,5 +255,34 @@ def test_a_pod_group_of_trainer_that_counts_what_comes_later_keeps_nothing_waiti
                 await api.patch(PODS.path(space, pod, "status"), {"status": {"phase": "Succeeded"}})
                 await until_needs(api, space, ["1/1", "2/2", "2/2"])
                 await until_jobs(plane, space, {"coscheduling.llm:node": "running"})
+
+    asyncio.run(story())
+
+
+@pytest.mark.skipif(not place().has(MANAGER), reason="needs python -m hack.kubernetes --with kueue")
+def test_a_jobset_of_kueue_is_admitted_and_suspended_again_by_kueues_own_manager(
+    cluster: Cluster, plane: ControlPlane, tmp_path: Path
+) -> None:
+    jobset = a_jobset("llm", a_replicated("driver", 1, 1, 0), a_replicated("worker", 2, 2, 1), suspend=True)
+    jobset["metadata"]["labels"] = {QUEUE_LABEL: "team"}
+
+    async def story() -> None:
+        frameworks = ("jobset.x-k8s.io/jobset",)
+        async with session(cluster) as api, gpu_nodes(api, 1, "kueue"), running(plane, cluster):
+            space = await a_namespace(api)
+            async with (
+                queues(api, space, "research", "h100", H100),
+                real(place(), cluster, tmp_path, frameworks, jobs=False),
+                followed(api, JOBSETS, space, jobset),
+            ):
+                first = await until_needs(api, space, ["1/5", *["4/5"] * 4])
+                (workload,) = (await api.get(WORKLOADS[0].path(space), dict[str, Any]))["items"]
+                assert [one["count"] for one in workload["status"]["admission"]["podSetAssignments"]] == [1, 4]
+                await api.create(PODS.path(space), a_worker("first", "first", 1, gpus=4, queue="owner"))
+                await until_on_a_node(api, space, "first")
+                assert (await api.get(JOBSETS.path(space, "llm"), dict[str, Any]))["spec"]["suspend"]
+                await api.delete(PODS.path(space, "first"), {"gracePeriodSeconds": 0})
+                again = await until_needs(api, space, ["1/5", *["4/5"] * 4])
+                assert not set(first.values()) & set(again.values())
 
     asyncio.run(story())
