@@ -37,7 +37,7 @@ from tests.kubernetes.test_run import a_worker, gpu_nodes, running
 from tests.kubernetes.test_run_affinity import until_said
 from tests.kubernetes.test_run_kueue import H100
 
-pytestmark = [*REAL, needs(JOBSET, TRAINER)]
+pytestmark = [*REAL, pytest.mark.long, needs(JOBSET, TRAINER)]
 
 POLICY = gang_controllers.POLICY
 JOBSETS = Resource("jobset.x-k8s.io/v1alpha2", "jobsets")

@@ -30,7 +30,7 @@ from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
 from tests.kubernetes.test_run import a_worker, gpu_nodes, running
 from tests.kubernetes.test_run_affinity import until_said
 
-pytestmark = [*REAL, needs(LWS, RAY, MPI)]
+pytestmark = [*REAL, pytest.mark.long, needs(LWS, RAY, MPI)]
 
 POLICY = gang_controllers.POLICY
 SETS = Resource("leaderworkerset.x-k8s.io/v1", "leaderworkersets")
@@ -91,6 +91,24 @@ def test_of_a_set_with_leader_ready_the_leader_starts_alone(cluster: Cluster, pl
                 async with asyncio.timeout(SOON_S):
                     while first & set((await until_needs(api, space, ["1/1", "2/2", "2/2"])).values()):
                         await asyncio.sleep(0.1)
+
+    asyncio.run(story())
+
+
+def test_a_set_of_another_size_starts_its_groups_anew(cluster: Cluster, plane: ControlPlane) -> None:
+    """A new leader may be there while the workers of the one before are still ending."""
+
+    async def story() -> None:
+        async with session(cluster) as api, gpu_nodes(api, 1, "size"), running(plane, cluster):
+            space = await a_namespace(api)
+            async with followed(api, SETS, space, a_set("serve", 1, 2)):
+                first = await until_needs(api, space, ["1/2", "1/2"])
+                await until_jobs(plane, space, {"lws.serve-0": "running"})
+                group = a_set("serve", 1, 3)["spec"]["leaderWorkerTemplate"]
+                group["workerTemplate"]["metadata"]["labels"]["changed"] = "true"
+                await api.patch(SETS.path(space, "serve"), {"spec": {"leaderWorkerTemplate": group}})
+                again = await until_needs(api, space, ["1/3", "2/3", "2/3"])
+                assert not set(first.values()) & set(again.values())
 
     asyncio.run(story())
 
