@@ -96,7 +96,7 @@ def test_of_a_set_with_leader_ready_the_leader_starts_alone(cluster: Cluster, pl
 
 
 def test_a_set_of_another_size_starts_its_groups_anew(cluster: Cluster, plane: ControlPlane) -> None:
-    """A new leader may be there while the workers of the one before are still ending."""
+    """Its new leader is there while a worker of the one before, in a group of two, is still ending."""
 
     async def story() -> None:
         async with session(cluster) as api, gpu_nodes(api, 1, "size"), running(plane, cluster):
@@ -104,9 +104,14 @@ def test_a_set_of_another_size_starts_its_groups_anew(cluster: Cluster, plane: C
             async with followed(api, SETS, space, a_set("serve", 1, 2)):
                 first = await until_needs(api, space, ["1/2", "1/2"])
                 await until_jobs(plane, space, {"lws.serve-0": "running"})
+                worker = PODS.path(space, "serve-0-1")
+                await api.patch(worker, {"metadata": {"finalizers": ["quorate.dev/test"]}})
                 group = a_set("serve", 1, 3)["spec"]["leaderWorkerTemplate"]
                 group["workerTemplate"]["metadata"]["labels"]["changed"] = "true"
                 await api.patch(SETS.path(space, "serve"), {"spec": {"leaderWorkerTemplate": group}})
+                await until_said(api, space, "serve-0", "its gang")
+                assert (await api.get(worker, dict[str, Any]))["metadata"]["uid"] == first["serve-0-1"]
+                await api.patch(worker, {"metadata": {"finalizers": None}})
                 again = await until_needs(api, space, ["1/3", "2/3", "2/3"])
                 assert not set(first.values()) & set(again.values())
 

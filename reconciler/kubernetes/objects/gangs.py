@@ -213,10 +213,11 @@ class LivePods:
             yield from unfollowed(task.pod.metadata for task in self.tasks)
 
     def _differences(self) -> Iterator[Refusal]:
-        queues = {self._meant(task.queue) for task in self.tasks if task.queue}
+        staying = [task for task in self.tasks if not task.pod.metadata.deletion_timestamp] or self.tasks
+        queues = {self._meant(task.queue) for task in staying if task.queue}
         if len(queues) > 1:
             yield Refusal("several-queues", f"its pods name the queues {', '.join(sorted(queues))}", "Name one.")
-        classes = {label_priority(task.pod.metadata) or self._own_class(task) for task in self.tasks} - {""}
+        classes = {label_priority(task.pod.metadata) or self._own_class(task) for task in staying} - {""}
         if len(classes) > 1 and not (self.group and self.group.priority_class):
             message = f"its pods name the priority classes {', '.join(sorted(classes))}"
             yield Refusal("several-classes", message, f"Name one, or write the label {names.PRIORITY_CLASS}.")
@@ -318,7 +319,9 @@ def _gang(
     if controller and controller.stages:
         number = controller.stage_of(next(found.made_as for found, _ in members))
         controller = None if number is None else controller.of_stage(number)
-    sizes = {found.size for found, _ in members} - {None}
+    # Those that are ending may be of another size: a LeaderWorkerSet makes the leader anew beside workers of before.
+    staying = [found for found, task in members if not task.pod.metadata.deletion_timestamp]
+    sizes = {found.size for found in staying or (found for found, _ in members)} - {None}
     least = max((size for size in sizes if size), default=None)
     if least is None and group is not None:
         least = group.least

@@ -308,3 +308,16 @@ def test_a_pod_group_that_counts_all_that_is_made_in_turn_is_a_gang_for_each_sta
     assert str(half.missing) == "waiting for 1 of 2 pods"
     then = cluster(NODES, [*ended, grouped("node", 0), grouped("node", 1)], group, from_yaml(TORCHTUNE))
     assert tasks(the_gang(then)) == [("node", 2, 2)]
+
+
+def test_a_worker_of_before_that_is_ending_does_not_make_the_new_leader_refused() -> None:
+    """A LeaderWorkerSet of another size and queue makes the leader of a group anew beside workers of the size before."""
+    leader = of_lws(0, 0)
+    leader["metadata"]["annotations"]["leaderworkerset.sigs.k8s.io/size"] = "2"
+    leader["metadata"]["labels"]["quorate.dev/queue"] = "another"
+    before = of_lws(0, 1, on="n1", metadata={"deletionTimestamp": "2026-11-20T08:00:00Z"})
+    plain = LWS.replace("startupPolicy: LeaderReady, ", "")
+    waits = the_gang(seen(plain, leader, before))
+    assert (waits.refusals, waits.job is None, waits.bound) == ((), False, 1)
+    runs = of_lws(0, 1, on="n1")
+    assert codes(the_gang(seen(plain, leader, runs))) == ["gang-size-differs", "several-queues"]
