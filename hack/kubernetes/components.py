@@ -23,10 +23,14 @@ ETCD, API_SERVER = "etcd", "kube-apiserver"
 
 
 class Built(NamedTuple):
-    """A component that Go builds. `module`: the folder beside this file with its go.mod, "" for the one of the API server."""
+    """A component that Go builds. `module`: the folder beside this file with its go.mod, "" for the one of the API server.
+
+    `objects`: files of its sources, as patterns, with what it needs on the API server: its kinds and its webhooks.
+    """
 
     package: str
     module: str = ""
+    objects: tuple[str, ...] = ()
 
 
 BUILT = {
@@ -34,9 +38,24 @@ BUILT = {
     "helm": Built("helm.sh/helm/v4/cmd/helm", "rendering"),
     "kube-controller-manager": Built("k8s.io/kubernetes/cmd/kube-controller-manager"),
     "kube-scheduler": Built("k8s.io/kubernetes/cmd/kube-scheduler"),
+    "jobset": Built(
+        "sigs.k8s.io/jobset",
+        "gangs",
+        ("config/components/crd/bases/*.yaml", "config/components/webhook/manifests.yaml"),
+    ),
     "kubectl": Built("k8s.io/kubernetes/cmd/kubectl", "kubectl"),
+    "kuberay": Built("github.com/ray-project/kuberay/ray-operator", "gangs", ("config/crd/bases/*.yaml",)),
     "kueue": Built("sigs.k8s.io/kueue/cmd/kueue", "kueue"),
     "kustomize": Built("sigs.k8s.io/kustomize/kustomize/v5", "rendering"),
+    "lws": Built("sigs.k8s.io/lws/cmd", "gangs", ("config/crd/bases/*.yaml", "config/webhook/manifests.yaml")),
+    "mpi-operator": Built(
+        "github.com/kubeflow/mpi-operator/cmd/mpi-operator", "trainer", ("manifests/base/kubeflow.org_*.yaml",)
+    ),
+    "trainer": Built(
+        "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
+        "trainer",
+        ("manifests/base/crds/trainer.*.yaml", "manifests/base/webhook/manifests.yaml"),
+    ),
 }
 OPTIONAL = tuple(sorted(BUILT.keys() - {API_SERVER}))
 """Built when they are named; tests that want one are skipped where it is not."""
@@ -64,6 +83,11 @@ class Place:
         if not module or not self.may_fill:
             return self.folder / name
         return self.folder / f"{module}-{_digest((HERE / module / 'go.sum').read_bytes())}" / name
+
+    def objects(self, name: str) -> Path:
+        """The file with what a component needs on the API server, of those that have such."""
+        path = self.path(name)
+        return path.with_name(f"{path.name}.yaml")
 
     def has(self, name: str) -> bool:
         """Whether it is there."""
@@ -115,6 +139,8 @@ def _make(name: str, where: Place) -> None:
         else:
             _build(name, target, where)
         where.path(name).parent.mkdir(exist_ok=True)
+        if name in BUILT and BUILT[name].objects:
+            where.objects(name).write_text(_objects_of(name, where))
         target.replace(where.path(name))
 
 
@@ -129,9 +155,27 @@ def _build(name: str, target: Path, where: Place) -> None:
     flags = ["-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false"]
     flags += ["-ldflags", f"-s -w -X k8s.io/component-base/version.gitVersion={version}"]
     command = ["nice", "-n", "15", go, "build", *flags, "-o", str(target), BUILT[name].package]
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local", "GOGC": "400"}
-    if subprocess.run(command, cwd=HERE / BUILT[name].module, env=environment, check=False).returncode:
+    if subprocess.run(command, cwd=HERE / BUILT[name].module, env=_go_environment(), check=False).returncode:
         raise ComponentMissingError(f"{name}: Go could not build it, as it says above. {FIX}")
+
+
+def _objects_of(name: str, where: Place) -> str:
+    """What a component needs on the API server: documents of YAML from its sources, which Go has fetched."""
+    built = BUILT[name]
+    command = [str(_go(where)), "list", "-f", "{{.Module.Dir}}", built.package]
+    run = subprocess.run(
+        command, cwd=HERE / built.module, env=_go_environment(), stdout=subprocess.PIPE, text=True, check=False
+    )
+    files = [path for pattern in built.objects for path in sorted(Path(run.stdout.strip() or "/").glob(pattern))]
+    if run.returncode or not files:
+        raise ComponentMissingError(
+            f"{name}: Go does not say where its sources are, or they lack {built.objects}. {FIX}"
+        )
+    return "\n---\n".join(path.read_text() for path in files)
+
+
+def _go_environment() -> dict[str, str]:
+    return {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local", "GOGC": "400"}
 
 
 def kubernetes_version() -> str:

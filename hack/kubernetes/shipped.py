@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import yaml
 
 from hack.kubernetes.components import found, place
+from reconciler.documents.guard import LOADER
 from reconciler.kubernetes.objects.resource import Resource
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -78,7 +79,7 @@ def _release(values: Mapping[str, object], namespace: str, release: str) -> list
 
 def objects_in(text: str) -> tuple[dict[str, Any], ...]:
     """The objects of a stream of YAML documents."""
-    return tuple(each for each in yaml.safe_load_all(text) if each)
+    return tuple(each for each in yaml.load_all(text, LOADER) if each)
 
 
 def keyed(objects: Iterable[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:

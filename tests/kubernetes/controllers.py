@@ -28,8 +28,10 @@ needs_controllers = pytest.mark.skipif(
 )
 
 
-def controllers_command(cluster: Cluster, folder: Path, gates: Sequence[str] = ()) -> list[str]:
-    """It makes the pods of Jobs, and with the gate WorkloadWithJob their PodGroups."""
+def controllers_command(
+    cluster: Cluster, folder: Path, gates: Sequence[str] = (), kinds: Sequence[str] = ("job-controller",)
+) -> list[str]:
+    """It makes the pods of Jobs, and with the gate WorkloadWithJob their PodGroups. `kinds`: which controllers of it run."""
     admin = str(cluster.kubeconfig("controllers", ADMINS))
     (port,) = free_ports(1)
     return [
@@ -40,7 +42,7 @@ def controllers_command(cluster: Cluster, folder: Path, gates: Sequence[str] = (
         f"--bind-address={LOOPBACK}",
         f"--secure-port={port}",
         f"--cert-dir={folder}",
-        "--controllers=job-controller",
+        f"--controllers={','.join(kinds)}",
         "--leader-elect=false",
         *(f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}" for _ in gates[:1]),
     ]

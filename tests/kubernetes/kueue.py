@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -124,8 +124,10 @@ def a_job(name: str, parallelism: int, gpus: int = 1, **said: Any) -> dict[str, 
 
 
 @asynccontextmanager
-async def real(where: Place, cluster: Cluster, folder: Path) -> AsyncIterator[None]:
-    """Kueue's own manager for batch Jobs, without its webhooks, and Kubernetes' controller of Jobs."""
+async def real(
+    where: Place, cluster: Cluster, folder: Path, frameworks: Sequence[str] = ("batch/job",), jobs: bool = True
+) -> AsyncIterator[None]:
+    """Kueue's own manager for these kinds, without its webhooks, and Kubernetes' controller of `jobs` where none runs yet."""
     health, webhook = free_ports(2)
     certificate, key = Authority().server()
     (folder / "certificates").mkdir()
@@ -139,7 +141,7 @@ async def real(where: Place, cluster: Cluster, folder: Path) -> AsyncIterator[No
         "webhook": {"host": LOOPBACK, "port": webhook, "certDir": str(folder / "certificates")},
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
-        "integrations": {"frameworks": ["batch/job"]},
+        "integrations": {"frameworks": list(frameworks)},
         "featureGates": {"VisibilityOnDemand": False},
     }
     (folder / "kueue.yaml").write_text(yaml.safe_dump(config))
@@ -156,7 +158,7 @@ async def real(where: Place, cluster: Cluster, folder: Path) -> AsyncIterator[No
                 "--zap-log-level=3",
             ),
         ],
-        CONTROLLERS: controllers_command(cluster, folder),
+        **({CONTROLLERS: controllers_command(cluster, folder)} if jobs else {}),
     }
     guarded = guard.start(commands, folder, signal.SIGKILL)
     try:

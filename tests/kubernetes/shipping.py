@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from hack.kubernetes.cluster import Cluster
@@ -21,8 +22,11 @@ from tests.kubernetes.sessions import CONFIG_MAPS, SOON_S, session
 BUILT_IN = ("batch", "scheduling.k8s.io")
 
 
-async def install(cluster: Cluster) -> None:
-    """All that deploy/kubernetes has, each tried without effect first; returns once what keeps others out is in force."""
+async def install(cluster: Cluster, definitions: Sequence[dict[str, Any]] = ()) -> None:
+    """All that deploy/kubernetes has, each tried without effect first; returns once what keeps others out is in force.
+
+    `definitions`: of kinds as their makers write them; of all others that Quorate reads there is one that takes anything.
+    """
     objects = base_objects()
     (namespace,) = (each for each in objects if each["kind"] == "Namespace")
     async with session(cluster) as api:
@@ -31,22 +35,23 @@ async def install(cluster: Cluster) -> None:
             if each is not namespace:
                 await api.create(path_of(each, dryRun="All"), each)
                 await api.create(path_of(each), each)
-        await _with_other_makers(api)
+        await _with_other_makers(api, definitions)
         await _guarded(api)
     await until_in_force(cluster)
 
 
-async def _with_other_makers(api: Api) -> None:
+async def _with_other_makers(api: Api, definitions: Sequence[dict[str, Any]]) -> None:
     """What others define and Quorate reads where it is installed, so that it is read here."""
+    made = list(definitions)
     kinds: tuple[ObjectKind[Any, Any], ...] = (*GROUPS, *CONTROLLERS)
     for kind in kinds:
         group, _, version = kind.resources[0].version.partition("/")
         if group not in BUILT_IN:
-            await api.create(CRDS.path(), a_definition(group, version, kind.name, kind.resources[0].plural))
-    for definition in kueue_definitions():
-        await api.create(CRDS.path(), definition)
+            made.append(a_definition(group, version, kind.name, kind.resources[0].plural))
     group, _, version = VOLCANO_JOBS.version.partition("/")
-    await api.create(CRDS.path(), a_definition(group, version, "Job", VOLCANO_JOBS.plural))
+    made += [*kueue_definitions(), a_definition(group, version, "Job", VOLCANO_JOBS.plural)]
+    for definition in {each["metadata"]["name"]: each for each in reversed(made)}.values():
+        await api.create(CRDS.path(), definition)
 
 
 async def _guarded(api: Api) -> None:

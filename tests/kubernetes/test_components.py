@@ -78,4 +78,4 @@ def test_in_a_folder_of_others_all_lie_side_by_side(tmp_path: Path) -> None:
 def test_a_name_that_is_no_component_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for others in ("helm,kubelet", "kubelet"):
         assert main(["--with", others, "--with", "kubectl"]) == 64
-        assert "kubelet: not built here. There are helm, kube-controller-manager," in capsys.readouterr().err
+        assert "kubelet: not built here. There are helm, jobset, kube-controller-manager," in capsys.readouterr().err

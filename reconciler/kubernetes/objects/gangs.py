@@ -213,10 +213,11 @@ class LivePods:
             yield from unfollowed(task.pod.metadata for task in self.tasks)
 
     def _differences(self) -> Iterator[Refusal]:
-        queues = {self._meant(task.queue) for task in self.tasks if task.queue}
+        staying = [task for task in self.tasks if not task.pod.metadata.deletion_timestamp] or self.tasks
+        queues = {self._meant(task.queue) for task in staying if task.queue}
         if len(queues) > 1:
             yield Refusal("several-queues", f"its pods name the queues {', '.join(sorted(queues))}", "Name one.")
-        classes = {label_priority(task.pod.metadata) or self._own_class(task) for task in self.tasks} - {""}
+        classes = {label_priority(task.pod.metadata) or self._own_class(task) for task in staying} - {""}
         if len(classes) > 1 and not (self.group and self.group.priority_class):
             message = f"its pods name the priority classes {', '.join(sorted(classes))}"
             yield Refusal("several-classes", message, f"Name one, or write the label {names.PRIORITY_CLASS}.")
@@ -243,7 +244,7 @@ def gang_pods(
     of_group = group_name(named.name) if named.source == "workload" else named.name
     group = groups.get((named.source, named.namespace, of_group))
     made_by = controllers.get((maker.source, maker.namespace, maker.name))
-    controller = made_by if maker.source == named.source else None
+    controller = made_by if maker.source == named.source or _counts_all_in_turn(group, made_by) else None
     since = admitted.get((maker.source, maker.namespace, maker.name))
     members: dict[GangKey, list[tuple[Membership, PodTask]]] = defaultdict(list)
     done: dict[GangKey, int] = defaultdict(int)
@@ -261,6 +262,13 @@ def gang_pods(
     there = {found.made_as for found, _ in pods}
     later = tuple(stage for stage in made_by.stages if stage.after and there.isdisjoint(stage.roles))
     return tuple(replace(gang, comes_later=later) for gang in gangs)
+
+
+def _counts_all_in_turn(group: Group | None, made_by: Controller | None) -> bool:
+    """Whether a PodGroup counts all that a controller makes in turn, as Kubeflow Trainer writes it: it would never be whole."""
+    if group is None or made_by is None or not made_by.stages:
+        return False
+    return group.least == sum(fewest for _, _, fewest in made_by.roles)
 
 
 def _settled(
@@ -293,6 +301,8 @@ def _of_stage(found: Membership, pod: Pod, controller: Controller) -> Membership
     roles = controller.stages[number].roles
     key = found.key._replace(name=f"{found.key.name}:{'+'.join(roles)}")
     there = sum(count for role, count, _ in controller.roles if role in roles)
+    if key.source in OF_A_GROUP and found.size is None:
+        return found._replace(key=key, size=there)
     if key.source == "lws" and found.size and not names.label_or_annotation(pod.metadata, names.GANG_SIZE):
         there = 1 if found.made_as == names.LEADER_ROLE else found.size - 1
         return found._replace(key=key, size=there)
@@ -309,7 +319,9 @@ def _gang(
     if controller and controller.stages:
         number = controller.stage_of(next(found.made_as for found, _ in members))
         controller = None if number is None else controller.of_stage(number)
-    sizes = {found.size for found, _ in members} - {None}
+    # Those that are ending may be of another size: a LeaderWorkerSet makes the leader anew beside workers of before.
+    staying = [found for found, task in members if not task.pod.metadata.deletion_timestamp]
+    sizes = {found.size for found in staying or (found for found, _ in members)} - {None}
     least = max((size for size in sizes if size), default=None)
     if least is None and group is not None:
         least = group.least

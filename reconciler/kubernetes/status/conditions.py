@@ -136,6 +136,9 @@ def _has_lost(gang: PodGang, verdict: Verdict | None, pods: Pods) -> bool:
 
 
 def _replacing(gang: PodGang) -> ConditionText:
+    if gang.job is not None and gang.job.phase == "stopping":
+        ends = "the pods that its gang has on nodes are ending: all of it starts anew once they are gone"
+        return ConditionText(REPLACES_LOST, _message(ends, gang.remarks))
     lost = f"its gang has {gang.bound} of {len(gang.members)} pods on nodes, and this one comes for one that is gone"
     end = "no room for it now; a gang that is not whole in time (startDeadline) is released"
     return ConditionText(REPLACES_LOST, _message(f"{lost}: {end}", gang.remarks))

@@ -200,6 +200,13 @@ def test_a_pod_that_comes_for_one_that_is_gone_says_so_until_it_has_a_node() -> 
     assert told(pods, Runs(JobName("vision.gang.train"), Q, grows=EIGHT)) == ()
 
 
+def test_a_pod_whose_gang_is_ending_is_told_that_all_of_it_starts_anew() -> None:
+    ends = pod("a", on="n0", annotations=GANG, metadata={"deletionTimestamp": "2026-11-20T08:00:00Z"})
+    (only,) = told([ends, pod("b", annotations=GANG)], Runs(JobName("vision.gang.train"), Q))
+    assert (only.name, only.said.reason) == ("b", "ReplacesLost")
+    assert only.said.message.startswith("the pods that its gang has on nodes are ending: all of it starts anew")
+
+
 def test_a_pod_that_was_made_anew_under_its_name_is_not_told() -> None:
     seen = cluster([node("n0")], [pod("p")])
     assert told_in(seen, [pod("p", metadata={"uid": "another"})], waits(FULL)) == ()

@@ -251,14 +251,14 @@ def test_whatever_is_known_first_and_whatever_goes_the_gangs_are_those_of_all_ob
 
 
 COUNTED_IN: dict[str, tuple[Sent, str, str]] = {
-    "by people": ({"annotations": {"quorate.dev/gang": "g", "quorate.dev/gang-size": "4"}}, "", "gang g"),
+    "by people": ({"annotations": {"quorate.dev/gang": "g", "quorate.dev/gang-size": "3"}}, "", "gang g"),
     "by a PodGroup": (
         {"annotations": {"scheduling.k8s.io/group-name": "g"}},
         """
         apiVersion: scheduling.volcano.sh/v1beta1
         kind: PodGroup
         metadata: {name: g, namespace: vision}
-        spec: {minMember: 4}
+        spec: {minMember: 3}
         """,
         "volcano g",
     ),
@@ -272,10 +272,52 @@ def test_a_gang_that_waits_for_what_comes_only_once_it_runs_is_told_so_at_once(h
     groups = from_yaml(group) if group else []
     early = the_gang(cluster(NODES, made, groups, from_yaml(TORCHTUNE)))
     assert str(early.missing) == (
-        "waiting for 2 of 4 pods: pods of node are made once dataset is Complete and model is Complete, "
+        "waiting for 1 of 3 pods: pods of node are made once dataset is Complete and model is Complete, "
         f"so {name} must not count them in"
     )
     nodes = [of_jobset("node", number, **said) for number in range(2)]
     whole = the_gang(cluster(NODES, [*made, *nodes], groups, from_yaml(TORCHTUNE)))
     assert (whole.missing, whole.job is None) == (None, False)
-    assert str(the_gang(cluster(NODES, made, groups)).missing) == "waiting for 2 of 4 pods"
+    assert str(the_gang(cluster(NODES, made, groups)).missing) == "waiting for 1 of 3 pods"
+
+
+def test_a_pod_group_that_counts_all_that_is_made_in_turn_is_a_gang_for_each_stage() -> None:
+    """Kubeflow Trainer writes such a PodGroup of coscheduling for each TrainJob, its initializers counted in."""
+    group = from_yaml(
+        """
+        apiVersion: scheduling.x-k8s.io/v1alpha1
+        kind: PodGroup
+        metadata: {name: tune, namespace: vision}
+        spec: {minMember: 4}
+        """
+    )
+
+    def grouped(role: str, number: int = 0, **said: Any) -> Sent:
+        made = of_jobset(role, number, **said)
+        made["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "tune"
+        return made
+
+    first = cluster(NODES, [grouped("dataset"), grouped("model")], group, from_yaml(TORCHTUNE))
+    assert (the_gang(first).name, tasks(the_gang(first))) == (
+        "vision.coscheduling.tune:dataset+model",
+        [("dataset", 1, 1), ("model", 1, 1)],
+    )
+    assert placed(first).keys() == {"vision.coscheduling.tune:dataset+model"}
+    ended = [grouped(role, on="n1", phase="Succeeded") for role in ("dataset", "model")]
+    half = the_gang(cluster(NODES, [*ended, grouped("node", 0)], group, from_yaml(TORCHTUNE)))
+    assert str(half.missing) == "waiting for 1 of 2 pods"
+    then = cluster(NODES, [*ended, grouped("node", 0), grouped("node", 1)], group, from_yaml(TORCHTUNE))
+    assert tasks(the_gang(then)) == [("node", 2, 2)]
+
+
+def test_a_worker_of_before_that_is_ending_does_not_make_the_new_leader_refused() -> None:
+    """A LeaderWorkerSet of another size and queue makes the leader of a group anew beside workers of the size before."""
+    leader = of_lws(0, 0)
+    leader["metadata"]["annotations"]["leaderworkerset.sigs.k8s.io/size"] = "2"
+    leader["metadata"]["labels"]["quorate.dev/queue"] = "another"
+    before = of_lws(0, 1, on="n1", metadata={"deletionTimestamp": "2026-11-20T08:00:00Z"})
+    plain = LWS.replace("startupPolicy: LeaderReady, ", "")
+    waits = the_gang(seen(plain, leader, before))
+    assert (waits.refusals, waits.job is None, waits.bound) == ((), False, 1)
+    runs = of_lws(0, 1, on="n1")
+    assert codes(the_gang(seen(plain, leader, runs))) == ["gang-size-differs", "several-queues"]
