@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from reconciler.access.rights import Rights
+from reconciler.analysis.showback.measured import whole_gpus_of
 from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.gpu_payloads import GpuList, GpuView, JobUseHistory, JobUsePoint, NamedUse, NodeUse
@@ -22,7 +23,7 @@ from reconciler.model.gpu_use import spread_of, use_of
 from reconciler.protocols.gpu_use import STEPS, GpuUses, UseStep
 from reconciler.protocols.placements import NodePlacement
 from solver.model.cluster import DeviceId, NodeName
-from solver.model.quantities import Instant, MilliGpu
+from solver.model.quantities import Instant
 from solver.model.workload import JobName
 
 GPUS_MAX: Final = 10_000
@@ -159,7 +160,5 @@ def _held(placed: Iterable[NodePlacement]) -> Iterator[tuple[NodeName, DeviceId,
     """GPUs that were held whole, and from when to when."""
     for each in placed:
         end = each.placement.until if each.placement.until is not None else Instant(2**62)
-        for task in each.tasks:
-            if task.instance_of is None and task.gpus == MilliGpu.gpus(len(task.devices)):
-                for device in task.devices:
-                    yield each.node, device, each.placement.since, end
+        for gpu in whole_gpus_of(each):
+            yield each.node, gpu, each.placement.since, end

@@ -89,10 +89,11 @@ def showback(
     server: str | None,
     **focus: Any,
 ) -> None:
-    """Show GPU time by what had it: allocated, lost to evictions and failures, waited for, and what it costs.
+    """Show GPU time by what had it: allocated, active, lost to evictions and failures, waited for, and what it costs.
 
     It is counted from claims, not from samples: of each GPU and moment exactly one state holds, and the states add up to the
-    capacity. What is not measured is unknown, never 0. Tables show hours, all other formats seconds, exactly.
+    capacity. What was allocated is active or idle-held as far as that was measured; the rest is unknown, never 0. Tables show
+    hours, all other formats seconds, exactly.
     """
     zone = zone_of(time_zone)
     export = _Export(**focus)
@@ -193,15 +194,18 @@ def _print(found: Showback, zone: ZoneInfo | None) -> None:
     click.echo()
     heading = found.by.upper().replace("-", " ")
     is_measured = any(row.active is not None for row in found.rows)
-    headings = [heading, "ALLOCATED", *(("ACTIVE", "IDLE-HELD") if is_measured else ()), "EVICTED", "FAILED", "WAITING"]
+    measured = ("ACTIVE", "IDLE-HELD") if is_measured else ()
+    headings = [heading, "ALLOCATED", *measured, "EVICTED", "FAILED", "WAITING"]
     headings += [found.currency] if found.currency else []
     shown = [*found.rows[:SHOWN_MAX], *_rest(found.rows[SHOWN_MAX:])]
     lines = [_line(row, found, is_measured) for row in shown]
     print_table(headings, lines, right=headings[1:])
     click.echo()
     click.echo("GPU-hours. EVICTED and FAILED are work lost since the last checkpoint.")
-    if not is_measured:
-        click.echo("How much of what was allocated was active is unknown: it is not measured.")
+    if is_measured:
+        click.echo("ACTIVE and IDLE-HELD are what was measured of ALLOCATED; +?: not all was.")
+    else:
+        click.echo("How much of what was allocated was active is unknown: nothing was measured.")
 
 
 def _state_line(kind: CapacityRow, state: str) -> Iterator[list[str]]:
@@ -213,10 +217,15 @@ def _state_line(kind: CapacityRow, state: str) -> Iterator[list[str]]:
 
 def _line(row: ShowbackRow, found: Showback, is_measured: bool) -> list[str]:
     name = "(others)" if row.redacted else row.name or ("(any)" if found.by == "gpu-type" else "(none)")
-    measured = (row.active, row.idle_held) if is_measured else ()
-    figures = row.allocated, *measured, row.lost_to_evictions, row.lost_to_failures, row.waiting
-    cost = [_money(row)] if found.currency else []
-    return [name, *("?" if each is None else gpu_hours(each) for each in figures), *cost]
+    measured = [_used(each, row) for each in (row.active, row.idle_held)] if is_measured else []
+    lost = map(gpu_hours, (row.lost_to_evictions, row.lost_to_failures, row.waiting))
+    return [name, gpu_hours(row.allocated), *measured, *lost, *([_money(row)] if found.currency else [])]
+
+
+def _used(amount: Decimal | None, row: ShowbackRow) -> str:
+    if amount is None:
+        return "?" if row.allocated else ""
+    return f"{gpu_hours(amount)}{'+?' if row.unmeasured else ''}"
 
 
 def _money(row: ShowbackRow) -> str:

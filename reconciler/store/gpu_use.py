@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from reconciler.model.gpu_use import NodeMinute, use_of
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.gpu_use import STEPS, GpuPast, UsePoint, UseStep
+from reconciler.protocols.gpu_use import STEPS, ActiveTime, GpuPast, PlaceInUse, UsePoint, UseStep
 from reconciler.store.database import Database
 from reconciler.store.round_records import BadPackingError
 from reconciler.store.rows import pieces
@@ -62,6 +62,27 @@ class SqlGpuUses:
                         points[node, board] += (point for point in found if start <= point.start < end)
         ordered = sorted(points.items(), key=lambda one: one[0])
         return tuple(GpuPast(node, *board, tuple(some)) for (node, board), some in ordered if some)
+
+    def active(
+        self, step: UseStep, starts: Mapping[NodeName, Collection[Instant]]
+    ) -> Mapping[PlaceInUse, Mapping[Instant, ActiveTime]]:
+        """By the blocks that have one of the stretches: of a month most are never read."""
+        wanted: dict[int, dict[NodeName, set[int]]] = defaultdict(lambda: defaultdict(set))
+        for node, some in starts.items():
+            for start in some:
+                first = _block_start(step, start)
+                wanted[first][node].add((start - first) // STEPS[step])
+        found: dict[PlaceInUse, dict[Instant, ActiveTime]] = defaultdict(dict)
+        with self._database.reading() as connection:
+            for first, nodes in sorted(wanted.items()):
+                blocks, there = self._blocks(connection, step, [_Key(first, node) for node in nodes])
+                for key in there:
+                    for board in blocks[key].boards:
+                        place = found[key.node, board[0]]
+                        for at, active in _active_of(blocks[key], board, step, nodes[key.node]):
+                            start = Instant(first + at * STEPS[step])
+                            place[start] = _together(place.get(start), active, step)
+        return found
 
     def prune(self, epoch: Epoch, step: UseStep, before: Instant, limit: int = 500) -> int:
         """Whole blocks, all of whose steps are over."""
@@ -161,6 +182,24 @@ def _points(block: UseBlock, board: Board, step: UseStep, start: int) -> Iterabl
         use = use_of(record)
         if use is not None:
             yield UsePoint(Instant(start + at * STEPS[step]), use)
+
+
+def _active_of(
+    block: UseBlock, board: Board, step: UseStep, wanted: Collection[int]
+) -> Iterator[tuple[int, ActiveTime]]:
+    """What a minute covers are samples: it counts as one."""
+    for at, covered, half_percents in block.active(board):
+        if at in wanted:
+            minutes = 1 if step == "minute" else min(covered, STEPS[step] // STEPS["minute"])
+            yield at, ActiveTime(minutes, minutes * half_percents)
+
+
+def _together(before: ActiveTime | None, active: ActiveTime, step: UseStep) -> ActiveTime:
+    """Of two boards that followed each other in one place; where both can't be, the one of which more is known."""
+    if before is None:
+        return active
+    both = ActiveTime(before.minutes + active.minutes, before.half_percents + active.half_percents)
+    return both if both.minutes <= STEPS[step] // STEPS["minute"] else max(before, active)
 
 
 def _block_start(step: UseStep, at: int) -> int:

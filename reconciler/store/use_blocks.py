@@ -51,6 +51,7 @@ def _values(metric_at: int) -> npt.NDArray[np.float64]:
 
 
 _VALUES: Final = np.stack([_values(at) for at in range(len(METRICS))])
+_ACTIVE_AT: Final = HEADER_BYTES + 4 * METRICS.index("active")
 _METRIC_ROWS: Final = np.arange(len(METRICS))[:, None]
 
 
@@ -74,6 +75,13 @@ class UseBlock:
         """Steps of which something is known, and their records."""
         row = self._rows[board]
         return ((step, bytes(row[step :: self.steps])) for step in range(self.steps) if row[step])
+
+    def active(self, board: Board) -> Iterator[tuple[int, int, int]]:
+        """Steps in which it is known how active it was: of how much their records are, and the mean in half per cents."""
+        codes = np.frombuffer(self._rows[board], np.uint8).reshape(RECORD_BYTES, self.steps)
+        known = np.flatnonzero(codes[_ACTIVE_AT])
+        covered = codes[1, known].astype(np.int64) * 256 + codes[2, known]
+        return zip(known.tolist(), covered.tolist(), (codes[_ACTIVE_AT, known] - 1).tolist(), strict=True)
 
     def tell(self, board: Board, step: int, record: bytes) -> bool:
         """A sampler's word; whether that is news. The greater record counts."""

@@ -15,6 +15,7 @@ import pytest
 from reconciler.cli import showback
 from reconciler.cli.exits import ExitCode
 from reconciler.documents.operations import Operations
+from reconciler.model.gpu_use import GpuMinute, NodeMinute, UseFigures, UseSpread, record_of
 from reconciler.model.rate_card import Price, Rate, RateCard
 from reconciler.protocols.capacity import NodeCapacity
 from solver.model.cluster import DeviceId, GpuType, NodeName
@@ -25,7 +26,7 @@ from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import NOW, Site
 from tests.reconciler.cli.conftest import Now, Quorate, on, submitted
 
-HOUR = 3_600_000
+HOUR, MINUTE = 3_600_000, 60_000
 CARD = RateCard("rates", NOW, "EUR", (Rate(Price.parse("2.5")),))
 
 
@@ -77,16 +78,46 @@ def test_tables_of_what_became_of_all_gpus_and_what_had_them(quorate: Quorate) -
         "b 1.00 0.00 0.00 1.00",
         "",
         "GPU-hours. EVICTED and FAILED are work lost since the last checkpoint.",
-        "How much of what was allocated was active is unknown: it is not measured.",
+        "How much of what was allocated was active is unknown: nothing was measured.",
     ]
     assert ran.err == ""
 
 
+def half_active(cluster: Cluster, minutes: int = 30) -> None:
+    """For so long from its first whole minute on, the GPU that `b` holds is half active."""
+    node, use = NODES[0].name, UseFigures("gpm", 12, active=UseSpread(50.0))
+    first = -(-NOW.after(HOUR) // MINUTE) * MINUTE
+    told = [
+        NodeMinute(Instant(first + at * MINUTE), (GpuMinute(DeviceId(f"{node}/2"), "GPU-b", record_of(use)),))
+        for at in range(minutes)
+    ]
+    cluster.site.store.gpu_uses.keep(cluster.site.epoch(), {node: told})
+
+
+def test_what_was_measured_is_active_or_idle_held_and_the_rest_is_unknown(cluster: Cluster, quorate: Quorate) -> None:
+    half_active(cluster)
+    ran = quorate("showback", "--from", "2h", "--by", "job")
+    assert [" ".join(line.split()) for line in ran.out.splitlines()][-6:] == [
+        "JOB ALLOCATED ACTIVE IDLE-HELD EVICTED FAILED WAITING",
+        "a 2.00 ? ? 2.00 0.00 1.00",
+        "b 1.00 0.25+? 0.25+? 0.00 0.00 1.00",
+        "",
+        "GPU-hours. EVICTED and FAILED are work lost since the last checkpoint.",
+        "ACTIVE and IDLE-HELD are what was measured of ALLOCATED; +?: not all was.",
+    ]
+    rows = list(csv.DictReader(io.StringIO(quorate("showback", "--by", "job", "-o", "csv").out)))
+    assert [(row["name"], row["active"], row["idle_held"], row["unmeasured"]) for row in rows] == [
+        ("a", "", "", "7200"),
+        ("b", "900", "900", "1800"),
+    ]
+
+
 def test_tables_fit_80_columns(cluster: Cluster, quorate: Quorate) -> None:
     cluster.price(CARD)
+    half_active(cluster)
     for by in ("queue", "user", "class", "job", "gpu-type"):
         ran = quorate("showback", "--from", "2h", "--by", by)
-        assert max(map(len, ran.out.splitlines())) <= 80
+        assert [line for line in ran.out.splitlines() if len(line) > 80] == []
         assert "EUR" in ran.out
 
 
