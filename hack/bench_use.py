@@ -23,7 +23,7 @@ from reconciler.control.gpu_use import UseBook
 from reconciler.model.clock import VirtualClock
 from reconciler.model.gpu_use import METRICS, GpuMinute, Metric, NodeMinute, UseFigures, UseSpread, record_of
 from reconciler.node.use.minutes import GpuSample, MinuteAggregator
-from reconciler.protocols.gpu_use import STEPS
+from reconciler.protocols.gpu_use import STEPS, UseStep
 from reconciler.store.store import SqlStore, open_store
 from reconciler.store.tables import gpu_use
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
@@ -129,7 +129,8 @@ def report(store: SqlStore, path: Path, nodes: int, hours: int) -> None:
 
 def join(store: SqlStore, nodes: int, hours: int) -> None:
     """A showback's part: what all GPUs did is read for what was held of them."""
-    for step, number in (("hour", hours), ("day", max(1, hours // 24))):
+    kept: tuple[tuple[UseStep, int], ...] = ("hour", hours), ("day", max(1, hours // 24))
+    for step, number in kept:
         starts = {
             NodeName(f"node-{number_of:05}"): [START.after(at * STEPS[step]) for at in range(number)]
             for number_of in range(nodes)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from reconciler.access.rights import Rights
-from reconciler.analysis.showback.measured import whole_gpus_of
+from reconciler.analysis.showback.activity import whole_gpus_of
 from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.gpu_payloads import GpuList, GpuView, JobUseHistory, JobUsePoint, NamedUse, NodeUse

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from reconciler.access.rights import Rights
 from reconciler.analysis.showback.account import GpuAccount, GpuKind, account_of, unwatched
-from reconciler.analysis.showback.measured import measured_by, stretches_of
+from reconciler.analysis.showback.activity import measured_by, stretches_of
 from reconciler.analysis.showback.statement import Charge, JobFacts, MeasuredUse, ShowbackBy, ShowbackRow, statement_of
 from reconciler.analysis.showback.tariff import Per, Tariff, seconds_of
 from reconciler.api.answers import answer, answers, refuses

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from reconciler.analysis.showback.account import HeldPiece, account_of
-from reconciler.analysis.showback.measured import KnownActivity, measured_by, stretches_of
+from reconciler.analysis.showback.activity import KnownActivity, measured_by, stretches_of
 from reconciler.analysis.showback.statement import UsedTime
 from reconciler.protocols.gpu_use import STEPS, ActiveTime, PlaceInUse, UseStep
 from reconciler.protocols.placements import NodePlacement
