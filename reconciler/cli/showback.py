@@ -20,6 +20,7 @@ from reconciler.analysis.showback.focus import (
     focus_lines,
     rows_of,
 )
+from reconciler.analysis.showback.parquet import ParquetUnavailableError, parquet_of
 from reconciler.analysis.showback.statement import ShowbackBy, ShowbackRow
 from reconciler.api.showback import CapacityRow, Showback
 from reconciler.cli.connection import api_client, server_option
@@ -52,7 +53,7 @@ _COLUMNS: Final = tuple(ShowbackRow.__struct_fields__)
 @click.option(
     "--time-zone", metavar="ZONE", help="Of dates, and of times that are shown; this machine's unless stated."
 )
-@output_option("table", "json", "csv", "focus")
+@output_option("table", "json", "csv", "parquet", "focus")
 @click.option(
     "--focus",
     "version",
@@ -76,7 +77,10 @@ _COLUMNS: Final = tuple(ShowbackRow.__struct_fields__)
     "--invoiced-until", default="", metavar="DATE", help="What --issued says of months before this was invoiced."
 )
 @click.option(
-    "--out", type=click.Path(dir_okay=False, writable=True, path_type=Path), metavar="FILE", help="Write to a file."
+    "--out",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Write to a file; -o parquet has to.",
 )
 @server_option
 def showback(
@@ -99,6 +103,9 @@ def showback(
     export = _Export(**focus)
     if export.issued and output != "focus":
         raise CommandFailedError("--issued is for -o focus", exit_code=ExitCode.USAGE)
+    if output == "parquet" and out is None:
+        fix = "Name one with --out FILE: a Parquet file is not text."
+        raise CommandFailedError("-o parquet needs a file", fix=fix, exit_code=ExitCode.USAGE)
     issued = [line for file in export.issued for line in _issued(file, export.version)]
     with api_client(server) as client, busy("adding up"):
         found = client.past.showback(
@@ -112,6 +119,8 @@ def showback(
             _write(out, [encode(found).decode()])
         case "csv":
             _write(out, csv_lines(_COLUMNS, ([getattr(row, name) for name in _COLUMNS] for row in found.rows)))
+        case "parquet":
+            _write_bytes(out, _parquet(found))
         case _:
             _write(out, _focus(found, export, issued))
 
@@ -124,6 +133,15 @@ class _Export(NamedTuple):
     billed_by: str
     issued: tuple[Path, ...]
     invoiced_until: str
+
+
+def _parquet(found: Showback) -> bytes:
+    told = {"by": found.by, "start": str(found.start), "end": str(found.end), "currency": found.currency}
+    try:
+        return parquet_of(found.rows, told)
+    except ParquetUnavailableError as error:
+        fix = "Install it: pip install 'quorate[parquet]'"
+        raise CommandFailedError(f"-o parquet: {error}", fix=fix) from error
 
 
 def _focus(found: Showback, export: _Export, issued: Sequence[FocusLine]) -> Iterator[str]:
@@ -255,5 +273,13 @@ def _write(out: Path | None, lines: Iterable[str]) -> None:
     try:
         with out.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
+    except OSError as error:
+        raise unreadable(error, out) from error
+
+
+def _write_bytes(out: Path | None, content: bytes) -> None:
+    assert out is not None, "it was asked for"  # noqa: S101
+    try:
+        out.write_bytes(content)
     except OSError as error:
         raise unreadable(error, out) from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -147,6 +149,41 @@ def test_exact_seconds_for_programs(cluster: Cluster, quorate: Quorate) -> None:
     ]
 
 
+def test_a_parquet_file_has_the_same_rows_and_says_of_which_window(
+    cluster: Cluster, quorate: Quorate, tmp_path: Path
+) -> None:
+    from pyarrow import parquet
+
+    cluster.price(CARD)
+    half_active(cluster)
+    file = tmp_path / "rows.parquet"
+    ran = quorate("showback", "--from", "2h", "--by", "job", "-o", "parquet", "--out", str(file))
+    assert (ran.exit_code, ran.out, ran.err) == (ExitCode.OK, "", "")
+    table = parquet.read_table(file)
+    rows = json.loads(quorate("showback", "--from", "2h", "--by", "job", "-o", "json").out)["rows"]
+    named = [{re.sub("[A-Z]", lambda it: f"_{it[0].lower()}", name): row[name] for name in row} for row in rows]
+    assert set(table.column_names) == set(named[0])
+    for read, told in zip(table.to_pylist(), named, strict=True):
+        assert read == {name: Decimal(told[name]) if isinstance(read[name], Decimal) else told[name] for name in told}
+    assert [row["active"] for row in table.to_pylist()] == [None, Decimal(900)]
+    assert table.schema.metadata == {
+        b"quorate.by": b"job",
+        b"quorate.start": str(NOW).encode(),
+        b"quorate.end": str(NOW.after(2 * HOUR)).encode(),
+        b"quorate.currency": b"EUR",
+    }
+
+
+@pytest.mark.usefixtures("cluster")
+def test_without_the_library_for_parquet_it_is_told_what_to_install(
+    quorate: Quorate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    ran = quorate("showback", "-o", "parquet", "--out", str(tmp_path / "rows"))
+    assert (ran.exit_code, list(tmp_path.glob("rows"))) == (ExitCode.ERROR, [])
+    assert "pip install 'quorate[parquet]'" in ran.err
+
+
 def test_dates_begin_in_the_zone_that_is_asked_for(cluster: Cluster, quorate: Quorate) -> None:
     def begun(*arguments: str) -> str:
         return str(json.loads(quorate("showback", *arguments, "-o", "json").out)["askedFrom"])
@@ -164,6 +201,7 @@ def test_dates_begin_in_the_zone_that_is_asked_for(cluster: Cluster, quorate: Qu
         (("--time-zone", "Mars"), "there is no time zone Mars"),
         (("--from", "yesterday"), "from: "),
         (("-o", "focus"), "nothing has a price"),
+        (("-o", "parquet"), "-o parquet needs a file"),
         (("--issued", __file__), "--issued is for -o focus"),
         (("-o", "focus", "--issued", __file__), "it does not have the columns of such an export"),
     ],
