@@ -101,7 +101,7 @@ class GpuRoutes:
         """What the GPUs did that a job held, by minutes, hours or days: one spread over its GPUs for each."""
         uses, window = _past(self._services), _window(since, to, step, self._services.clock.now())
         placed = kept_placements(self._services).of_job(JobName(name))
-        return answer(_job_history(JobName(name), uses, placed, step, window))
+        return answer(job_history(JobName(name), uses, placed, step, window))
 
 
 def _past(services: Services) -> GpuUses:
@@ -133,9 +133,10 @@ def _named(lines: Mapping[Any, tuple[GpuUtilisation, ...]]) -> Iterator[NamedUse
     return (NamedUse(name, some) for name, some in lines.items())
 
 
-def _job_history(
+def job_history(
     job: JobName, uses: GpuUses, placed: Iterable[NodePlacement], step: UseStep, window: TimeWindow
 ) -> JobUseHistory:
+    """What the GPUs did that a job held whole, of all that it held."""
     held = list(_held(placed))
     means: dict[Instant, list[float]] = defaultdict(list)
     weighted = covered = 0.0
