@@ -75,6 +75,7 @@ class GpuRoutes:
             types=now.types,
             queues=tuple(_named(now.queues)),
             classes=tuple(_named(now.classes)),
+            work=self._services.work(),
             next=following,
         )
         return answer(listed, headers=link_to(request, following))
