@@ -32,17 +32,19 @@ class GpuUsePages:
         services, rights = self._services, request.state.rights
         snapshot = services.snapshot()
         use = services.use.latest.of(snapshot)
-        queues = queue_rows(use.queues)
+        reported = services.work()
+        queues = queue_rows(use.queues, reported)
         holders = idle_holders(use, snapshot, lambda queue, user: rights.may("see-job", queue, user))
         return page(
             request,
             "use.html",
             time=snapshot.time,
-            types=type_rows(use.types),
+            types=type_rows(use.types, reported),
             queues=queues[:QUEUES_MAX],
             queues_left=max(0, len(queues) - QUEUES_MAX),
             holders=list(islice(holders, HOLDERS_MAX)),
             holders_left=sum(1 for _ in holders),
+            has_mfu=any(row.work is not None for row in queues),
             is_measured=any(line.measured for line in use.types),
             is_told=services.use.past is not None,
             budgets=budget_rows(budgets_seen(services, rights), document_link),

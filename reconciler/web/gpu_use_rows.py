@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from reconciler.control.model_flops import ReportedWork, WorkLine, together
 from reconciler.control.use_summary import GpuUtilisation, UseNow
 from reconciler.model.budget import BudgetStanding
 from solver.model.snapshot import Snapshot
@@ -34,6 +36,7 @@ class UseRow(NamedTuple):
     active: float
     healthy: int | None
     bar: UseBar
+    work: ReportedWork | None = None
 
     @property
     def idle(self) -> float:
@@ -80,16 +83,17 @@ class BudgetRow(NamedTuple):
     link: str
 
 
-def type_rows(lines: Iterable[GpuUtilisation]) -> list[UseRow]:
+def type_rows(lines: Iterable[GpuUtilisation], reported: Iterable[WorkLine] = ()) -> list[UseRow]:
     """Of the whole cluster, the type with the most GPUs first; all bars have one scale."""
     ordered = sorted(lines, key=lambda line: -(line.healthy or 0))
-    return _rows([("", line) for line in ordered])
+    return _rows([("", line) for line in ordered], [("", line) for line in reported])
 
 
-def queue_rows(queues: Mapping[QueueName, Iterable[GpuUtilisation]]) -> list[UseRow]:
+def queue_rows(queues: Mapping[QueueName, Iterable[GpuUtilisation]], reported: Iterable[WorkLine] = ()) -> list[UseRow]:
     """Of what queues hold themselves, the one with the widest gap first."""
     found = [(name, line) for name, lines in queues.items() for line in lines]
-    return _rows(sorted(found, key=lambda one: (one[1].active - one[1].measured, -one[1].allocated, one[0])))
+    ordered = sorted(found, key=lambda one: (one[1].active - one[1].measured, -one[1].allocated, one[0]))
+    return _rows(ordered, [(line.queue, line) for line in reported])
 
 
 def idle_holders(use: UseNow, snapshot: Snapshot, sees: Callable[[QueueName, str], bool]) -> Iterator[HolderRow]:
@@ -116,11 +120,18 @@ def budget_rows(standings: Iterable[BudgetStanding], link_of: Callable[[str], st
     return [BudgetRow(one, min(100, one.percent), link_of(one.origin)) for one in ordered]
 
 
-def _rows(named: list[tuple[str, GpuUtilisation]]) -> list[UseRow]:
+def _rows(named: Sequence[tuple[str, GpuUtilisation]], reported: Iterable[tuple[str, WorkLine]]) -> list[UseRow]:
+    works = defaultdict[tuple[str, str], list[ReportedWork]](list)
+    for name, told in reported:
+        works[name, told.gpu_type].append(told.work)
     longest = max((max(line.healthy or 0, line.allocated) for _, line in named), default=0)
     scale = BAR_WIDTH / longest if longest else 0.0
     return [
-        UseRow(name, line.gpu_type, line.allocated, line.measured, line.active, line.healthy, _bar(line, scale))
+        UseRow(
+            *(name, line.gpu_type, line.allocated, line.measured, line.active, line.healthy),
+            _bar(line, scale),
+            together(works[name, line.gpu_type]),
+        )
         for name, line in named
     ]
 

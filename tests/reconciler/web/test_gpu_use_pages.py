@@ -8,14 +8,17 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.api.gpu_payloads import JobUsePoint
 from reconciler.api.services import Services
 from reconciler.control.use_summary import GpuUtilisation, KnownUse, LatestUse
+from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
 from reconciler.model.budget import BudgetStanding
 from reconciler.model.clock import VirtualClock
 from reconciler.model.gpu_use import GpuMinute, NodeMinute, UseFigures, UseSpread, record_of
+from reconciler.protocols.backend import Progress, TaskStatus
 from reconciler.web.gpu_use_rows import idle_holders, type_rows
 from reconciler.web.job_use import job_use_picture
 from reconciler.web.renderer import with_times
@@ -23,6 +26,7 @@ from reconciler.web.time_window import ShownWindow
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, QueueName
+from solver.policy.policy import GpuPeak, GpuUseRecords
 from tests.reconciler.api.conftest import H100, NOW, Site, spec
 from tests.reconciler.web.conftest import Console, serving_console
 from tests.reconciler.web.tables import cells
@@ -161,6 +165,21 @@ def test_a_job_says_what_its_gpus_do_and_did(busy: Console) -> None:
     assert steps[0] == [str(FIRST.after(28 * MINUTE)), "2", "65.0 %", "40.0 %"]
     assert "What its GPUs do now is not known" in dark
     assert "Table of what its GPUs did" not in dark
+
+
+def test_mfu_has_a_column_where_jobs_report_it(busy: Console) -> None:
+    scheduling = msgspec.structs.replace(
+        busy.site.policy.scheduling, gpu_use=GpuUseRecords(peaks=(GpuPeak(H100, 1_000.0),))
+    )
+    busy.site.policy = msgspec.structs.replace(busy.site.policy, scheduling=scheduling)
+    said = Progress(7, 1.0, LATER.after(-1_000), flops=1_200e12)
+    status = TaskStatus(JobName("train"), 1, "worker", 0, NodeName("n1"), "running", NOW, progress=said)
+    busy.site.sighted = BackendReports({}, {(JobName("train"), 1): AttemptReport((status,))})
+    with busy.browser() as browser:
+        text, job = browser.get("/use").text, browser.get("/jobs/train").text
+    assert [row[-1] for row in cells(text, "Table of queues")] == ["\N{EN DASH}", "40 %"]
+    assert [row[-1] for row in cells(text, "Table of GPU types")] == ["40 %"]
+    assert "It reports: MFU 40.0 % of 3 PFLOP/s, 1.2 PFLOP/s on 3 GPUs." in job
 
 
 def test_what_a_caller_may_not_see_has_no_name(busy: Console) -> None:
