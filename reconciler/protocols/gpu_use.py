@@ -46,10 +46,17 @@ HALF_PERCENTS: Final = 200
 """Of a minute in which a GPU was active all the time."""
 
 
+class Stretch(NamedTuple):
+    """From a moment until another."""
+
+    start: Instant
+    end: Instant
+
+
 class ActiveTime(NamedTuple):
     """How active a GPU was in a stretch: how many `minutes` of it are known, and the sum of their means, in half per cents.
 
-    Both are whole numbers, so that sums are exact. `minutes` is no more than the stretch has.
+    Both are whole numbers, so that sums are exact. `minutes` is no more than there are in the stretch.
     """
 
     minutes: int
@@ -66,11 +73,11 @@ class GpuUses(Protocol):
         """What began in a window (start <= begin < end), by node and GPU."""
 
     def active(
-        self, step: UseStep, starts: Mapping[NodeName, Collection[Instant]]
-    ) -> Mapping[PlaceInUse, Mapping[Instant, ActiveTime]]:
-        """How active the GPUs of nodes were in these stretches; one in which that is not known is left out.
+        self, step: UseStep, stretches: Mapping[NodeName, Collection[Stretch]]
+    ) -> Mapping[PlaceInUse, Mapping[Stretch, ActiveTime]]:
+        """How active the GPUs of nodes were in these stretches, of whole steps; one of which nothing is known is left out.
 
-        Of two boards that were in one place in the same stretch both count, as far as that is no more than there can be.
+        Of two boards that were in one place in the same step both count, as far as that is no more than there can be.
         """
 
     def prune(self, epoch: Epoch, step: UseStep, before: Instant, limit: int = 500) -> int:

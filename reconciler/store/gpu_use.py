@@ -10,12 +10,12 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from reconciler.model.gpu_use import NodeMinute, use_of
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.gpu_use import STEPS, ActiveTime, GpuPast, PlaceInUse, UsePoint, UseStep
+from reconciler.protocols.gpu_use import STEPS, ActiveTime, GpuPast, PlaceInUse, Stretch, UsePoint, UseStep
 from reconciler.store.database import Database
 from reconciler.store.round_records import BadPackingError
 from reconciler.store.rows import pieces
 from reconciler.store.tables import gpu_use
-from reconciler.store.use_blocks import Board, UseBlock
+from reconciler.store.use_blocks import BlockActivity, Board, UseBlock, block_activity
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 
@@ -64,25 +64,31 @@ class SqlGpuUses:
         return tuple(GpuPast(node, *board, tuple(some)) for (node, board), some in ordered if some)
 
     def active(
-        self, step: UseStep, starts: Mapping[NodeName, Collection[Instant]]
-    ) -> Mapping[PlaceInUse, Mapping[Instant, ActiveTime]]:
-        """By the blocks that have one of the stretches: of a month most are never read."""
-        wanted: dict[int, dict[NodeName, set[int]]] = defaultdict(lambda: defaultdict(set))
-        for node, some in starts.items():
-            for start in some:
-                first = _block_start(step, start)
-                wanted[first][node].add((start - first) // STEPS[step])
-        found: dict[PlaceInUse, dict[Instant, ActiveTime]] = defaultdict(dict)
+        self, step: UseStep, stretches: Mapping[NodeName, Collection[Stretch]]
+    ) -> Mapping[PlaceInUse, Mapping[Stretch, ActiveTime]]:
+        """By the blocks that have a part of one: of a month most are never read."""
+        wanted: dict[int, dict[NodeName, list[_Part]]] = defaultdict(lambda: defaultdict(list))
+        for node, some in stretches.items():
+            for stretch in some:
+                for first, part in _parts(step, stretch):
+                    wanted[first][node].append(part)
+        found: dict[PlaceInUse, dict[Stretch, ActiveTime]] = defaultdict(dict)
+        minutes_max = STEPS[step] // STEPS["minute"]
         with self._database.reading() as connection:
             for first, nodes in sorted(wanted.items()):
-                blocks, there = self._blocks(connection, step, [_Key(first, node) for node in nodes])
-                for key in there:
-                    for board in blocks[key].boards:
-                        place = found[key.node, board[0]]
-                        for at, active in _active_of(blocks[key], board, step, nodes[key.node]):
-                            start = Instant(first + at * STEPS[step])
-                            place[start] = _together(place.get(start), active, step)
+                for few in pieces(nodes):
+                    own = (gpu_use.c.step == step, gpu_use.c.start == first, gpu_use.c.node.in_(few))
+                    for row in connection.execute(select(gpu_use.c.node, gpu_use.c.block).where(*own)):
+                        node = NodeName(row.node)
+                        sums = self._active(step, node, row.block, minutes_max)
+                        _add(found, node, sums, nodes[node])
         return found
+
+    def _active(self, step: UseStep, node: NodeName, block: bytes, minutes_max: int) -> BlockActivity:
+        try:
+            return block_activity(node, BLOCK_STEPS[step], block, minutes_max)
+        except BadPackingError as error:
+            raise self._database.unreadable(UseBlock, error) from error
 
     def prune(self, epoch: Epoch, step: UseStep, before: Instant, limit: int = 500) -> int:
         """Whole blocks, all of whose steps are over."""
@@ -184,22 +190,36 @@ def _points(block: UseBlock, board: Board, step: UseStep, start: int) -> Iterabl
             yield UsePoint(Instant(start + at * STEPS[step]), use)
 
 
-def _active_of(
-    block: UseBlock, board: Board, step: UseStep, wanted: Collection[int]
-) -> Iterator[tuple[int, ActiveTime]]:
-    """What a minute covers are samples: it counts as one."""
-    for at, covered, half_percents in block.active(board):
-        if at in wanted:
-            minutes = 1 if step == "minute" else min(covered, STEPS[step] // STEPS["minute"])
-            yield at, ActiveTime(minutes, minutes * half_percents)
+class _Part(NamedTuple):
+    """The steps of a block, from one until another, that are of a stretch."""
+
+    since: int
+    until: int
+    of: Stretch
 
 
-def _together(before: ActiveTime | None, active: ActiveTime, step: UseStep) -> ActiveTime:
-    """Of two boards that followed each other in one place; where both can't be, the one of which more is known."""
-    if before is None:
-        return active
-    both = ActiveTime(before.minutes + active.minutes, before.half_percents + active.half_percents)
-    return both if both.minutes <= STEPS[step] // STEPS["minute"] else max(before, active)
+def _parts(step: UseStep, stretch: Stretch) -> Iterator[tuple[int, _Part]]:
+    """By the begin of the block."""
+    length = STEPS[step]
+    first = _block_start(step, stretch.start)
+    while first < stretch.end:
+        since = max(0, (stretch.start - first) // length)
+        until = min(BLOCK_STEPS[step], (stretch.end - first) // length)
+        yield first, _Part(since, until, stretch)
+        first += length * BLOCK_STEPS[step]
+
+
+def _add(
+    found: dict[PlaceInUse, dict[Stretch, ActiveTime]], node: NodeName, sums: BlockActivity, parts: Iterable[_Part]
+) -> None:
+    for part in parts:
+        minutes = sums.minutes[:, part.until] - sums.minutes[:, part.since]
+        half_percents = sums.half_percents[:, part.until] - sums.half_percents[:, part.since]
+        for gpu, known, active in zip(sums.gpus, minutes.tolist(), half_percents.tolist(), strict=True):
+            if known:
+                of_gpu = found[node, gpu]
+                before = of_gpu.get(part.of, ActiveTime(0, 0))
+                of_gpu[part.of] = ActiveTime(before.minutes + known, before.half_percents + active)
 
 
 def _block_start(step: UseStep, at: int) -> int:

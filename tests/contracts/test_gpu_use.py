@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.model.gpu_use import GpuMinute, NodeMinute, UseFigures, UseSource, UseSpread, record_of
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.gpu_use import GpuPast, UseStep
+from reconciler.protocols.gpu_use import STEPS, GpuPast, Stretch, UseStep
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Instant
 from tests.contracts.stores import Stores, lead
@@ -156,12 +156,13 @@ def test_a_leader_of_before_keeps_and_deletes_nothing(stores: Stores) -> None:
     assert figures(stores, "minute") == [(0, 1.0, 12)]
 
 
-def activity(stores: Stores, step: UseStep, *starts: int) -> dict[int, tuple[int, int]]:
-    """Of n1/0."""
-    found = stores.gpu_uses.active(step, {N1: {START.after(at) for at in starts}})
+def activity(stores: Stores, step: UseStep, *starts: int, steps: int = 1) -> dict[int, tuple[int, int]]:
+    """Of n1/0, in so many steps from each of these on."""
+    wanted = {Stretch(START.after(at), START.after(at + steps * STEPS[step])) for at in starts}
+    found = stores.gpu_uses.active(step, {N1: wanted})
     return {
-        start - START: (active.minutes, active.half_percents)
-        for start, active in found.get((N1, DeviceId("n1/0")), {}).items()
+        stretch.start - START: (active.minutes, active.half_percents)
+        for stretch, active in found.get((N1, DeviceId("n1/0")), {}).items()
     }
 
 
@@ -172,7 +173,10 @@ def test_how_active_gpus_were_in_chosen_stretches_adds_up(stores: Stores) -> Non
     assert activity(stores, "hour", 0, HOUR, 2 * HOUR) == {0: (60, 60 * 40), HOUR: (30, 30 * 101)}
     # Half per cents are a day's steps, too.
     assert activity(stores, "day", 0, DAY) == {0: (90, 90 * 60)}
-    assert stores.gpu_uses.active("day", {N2: {START}}) == stores.gpu_uses.active("hour", {}) == {}
+    assert activity(stores, "minute", 50 * MINUTE, steps=20) == {50 * MINUTE: (20, 10 * 40 + 10 * 101)}
+    assert activity(stores, "minute", -70 * MINUTE, steps=300) == {-70 * MINUTE: (90, 60 * 40 + 30 * 101)}
+    nowhere = {N2: {Stretch(START, START.after(DAY))}}
+    assert stores.gpu_uses.active("day", nowhere) == stores.gpu_uses.active("hour", {}) == {}
 
 
 def test_two_boards_that_follow_each_other_in_one_place_add_up_and_never_to_more_than_there_is(stores: Stores) -> None:

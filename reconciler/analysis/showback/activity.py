@@ -13,7 +13,7 @@ from typing import Final
 
 from reconciler.analysis.showback.account import HeldPiece
 from reconciler.analysis.showback.statement import MeasuredUse, UsedTime
-from reconciler.protocols.gpu_use import HALF_PERCENTS, STEPS, ActiveTime, PlaceInUse, UseStep
+from reconciler.protocols.gpu_use import HALF_PERCENTS, STEPS, ActiveTime, PlaceInUse, Stretch, UseStep
 from reconciler.protocols.placements import NodePlacement
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import MILLI_PER_GPU, Instant, MilliGpu
@@ -23,18 +23,18 @@ _MINUTE: Final = MILLI_PER_GPU * STEPS["minute"]
 """A minute of a whole GPU, in the account's units. A half per cent of it is a whole number of them."""
 _HALF_PERCENT: Final = _MINUTE // HALF_PERCENTS
 
-StretchesOfNodes = Mapping[UseStep, Mapping[NodeName, set[Instant]]]
-KnownActivity = Mapping[UseStep, Mapping[PlaceInUse, Mapping[Instant, ActiveTime]]]
+StretchesOfNodes = Mapping[UseStep, Mapping[NodeName, set[Stretch]]]
+KnownActivity = Mapping[UseStep, Mapping[PlaceInUse, Mapping[Stretch, ActiveTime]]]
 
 
 def stretches_of(pieces: Iterable[HeldPiece], kept_since: Mapping[UseStep, Instant]) -> StretchesOfNodes:
-    """What has to be known for these pieces. `kept_since`: what began before is not kept any more, and not asked for."""
-    found: dict[UseStep, dict[NodeName, set[Instant]]] = {step: defaultdict(set) for step in _LONGEST_FIRST}
+    """What has to be known for these pieces. `kept_since`: what was over before is not kept any more, and not asked for."""
+    found: dict[UseStep, dict[NodeName, set[Stretch]]] = {step: defaultdict(set) for step in _LONGEST_FIRST}
     for piece in pieces:
         if any(True for _ in whole_gpus_of(piece.of)):
-            for step, start in _divided(piece.since, piece.until, _LONGEST_FIRST):
-                if start >= kept_since[step]:
-                    found[step][piece.of.node].add(start)
+            for step, stretch in _divided(piece.since, piece.until, _LONGEST_FIRST):
+                if stretch.end > kept_since[step]:
+                    found[step][piece.of.node].add(stretch)
     return found
 
 
@@ -42,15 +42,12 @@ def measured_by(known: KnownActivity) -> MeasuredUse:
     """How much of a piece was measured, and how much of that was active, by what is known of its GPUs."""
 
     def used(piece: HeldPiece) -> UsedTime | None:
-        stretches = list(_divided(piece.since, piece.until, _LONGEST_FIRST))
         minutes = half_percents = 0
-        for gpu in whole_gpus_of(piece.of):
-            of_gpu = [known[step].get((piece.of.node, gpu), {}) for step in _LONGEST_FIRST]
-            if not any(of_gpu):
-                continue
-            by_step = dict(zip(_LONGEST_FIRST, of_gpu, strict=True))
-            for step, start in stretches:
-                active = by_step[step].get(start)
+        for step, stretch in _divided(piece.since, piece.until, _LONGEST_FIRST):
+            of_step = known[step]
+            for gpu in whole_gpus_of(piece.of):
+                of_gpu = of_step.get((piece.of.node, gpu))
+                active = of_gpu.get(stretch) if of_gpu else None
                 if active is not None:
                     minutes += active.minutes
                     half_percents += active.half_percents
@@ -66,8 +63,8 @@ def whole_gpus_of(placed: NodePlacement) -> Iterator[DeviceId]:
             yield from task.devices
 
 
-def _divided(since: int, until: int, steps: tuple[UseStep, ...]) -> Iterator[tuple[UseStep, Instant]]:
-    """The stretches that lie wholly in a time, each as long as may be; none overlap."""
+def _divided(since: int, until: int, steps: tuple[UseStep, ...]) -> Iterator[tuple[UseStep, Stretch]]:
+    """What lies wholly in a time, in steps that are as long as may be: at most five stretches, none of which overlap."""
     if not steps or since >= until:
         return
     step, *finer = steps
@@ -77,5 +74,5 @@ def _divided(since: int, until: int, steps: tuple[UseStep, ...]) -> Iterator[tup
         yield from _divided(since, until, tuple(finer))
         return
     yield from _divided(since, first, tuple(finer))
-    yield from ((step, Instant(at)) for at in range(first, last, length))
+    yield step, Stretch(Instant(first), Instant(last))
     yield from _divided(last, until, tuple(finer))

@@ -17,7 +17,7 @@ from solver.model.quantities import Instant
 from tests.reconciler.analysis.showback.facts import HOUR, at, gpu, instance, part, placed, span, whole
 
 MINUTE, DAY = 60_000, 86_400_000
-NEVER_DELETED = dict.fromkeys(STEPS, Instant(0))
+NEVER_DELETED: dict[UseStep, Instant] = dict.fromkeys(STEPS, Instant(0))
 N = NodeName("n")
 
 
@@ -27,7 +27,7 @@ def pieces_of(*held: NodePlacement, end: int = 5 * DAY) -> list[HeldPiece]:
 
 
 class Minutes:
-    """What is known of GPUs by minutes, and hours and days made of them."""
+    """What is known of GPUs by minutes, and hours and days made of them; `deleted`: steps of which nothing is kept any more."""
 
     def __init__(self) -> None:
         self.known: dict[UseStep, dict[PlaceInUse, dict[Instant, ActiveTime]]] = {
@@ -41,15 +41,24 @@ class Minutes:
             before = own.get(begun, ActiveTime(0, 0))
             own[begun] = ActiveTime(before.minutes + 1, before.half_percents + half_percents)
 
-    def until(self, wanted: Instant, *steps: UseStep) -> KnownActivity:
-        """As if what began before were deleted of these steps."""
+    def of(self, pieces: list[HeldPiece], *deleted: UseStep) -> KnownActivity:
+        """As a store says it of what is asked for."""
+        wanted = stretches_of(pieces, NEVER_DELETED)
         return {
             step: {
-                place: {start: one for start, one in some.items() if start >= wanted or step not in steps}
+                place: {
+                    stretch: ActiveTime(sum(one.minutes for one in own), sum(one.half_percents for one in own))
+                    for stretch in wanted[step].get(place[0], ())
+                    if (own := [one for start, one in some.items() if stretch.start <= start < stretch.end])
+                }
                 for place, some in of.items()
+                if step not in deleted
             }
             for step, of in self.known.items()
         }
+
+    def used(self, piece: HeldPiece, *deleted: UseStep) -> UsedTime | None:
+        return measured_by(self.of([piece], *deleted))(piece)
 
 
 def test_a_minute_counts_where_a_job_held_the_gpu_from_its_begin_to_its_end() -> None:
@@ -57,7 +66,7 @@ def test_a_minute_counts_where_a_job_held_the_gpu_from_its_begin_to_its_end() ->
     for minute in range(10):
         known.tell(gpu("n", 0), minute * MINUTE, 200)
     (held,) = pieces_of(placed("a", "n", MINUTE + 1, 4 * MINUTE + 59_999, whole("n", 0, 1)))
-    assert measured_by(known.known)(held) == UsedTime(2 * MINUTE * 1_000, 2 * MINUTE * 1_000)
+    assert known.used(held) == UsedTime(2 * MINUTE * 1_000, 2 * MINUTE * 1_000)
 
 
 def test_what_was_measured_as_nothing_is_not_what_was_not_measured() -> None:
@@ -66,8 +75,8 @@ def test_what_was_measured_as_nothing_is_not_what_was_not_measured() -> None:
     idle, unknown = pieces_of(
         placed("a", "n", 0, MINUTE, whole("n", 0)), placed("b", "n", 0, MINUTE, whole("n", 1), number=2)
     )
-    assert measured_by(known.known)(idle) == UsedTime(MINUTE * 1_000, 0)
-    assert measured_by(known.known)(unknown) is None
+    assert known.used(idle) == UsedTime(MINUTE * 1_000, 0)
+    assert known.used(unknown) is None
 
 
 @pytest.mark.parametrize("task", [part("n", 0, 500), instance("n", 0, 0)])
@@ -75,24 +84,25 @@ def test_of_a_gpu_that_is_shared_or_divided_nothing_is_known(task: object) -> No
     known = Minutes()
     known.tell(gpu("n", 0), 0, 200)
     held = pieces_of(placed("a", "n", 0, HOUR, task))  # type: ignore[arg-type]
-    assert measured_by(known.known)(held[0]) is None
+    assert known.used(held[0]) is None
     assert not any(stretches_of(held, NEVER_DELETED).values())
 
 
 def test_the_longest_steps_that_fit_are_asked_for_and_none_that_are_deleted() -> None:
     held = pieces_of(placed("a", "n", DAY - HOUR - 2 * MINUTE, 3 * DAY + 90_000, whole("n", 0)))
-    wanted = stretches_of(held, NEVER_DELETED)
-    assert {step: sorted(start - at(0) for start in nodes[N]) for step, nodes in wanted.items()} == {
-        "day": [DAY, 2 * DAY],
-        "hour": [DAY - HOUR],
-        "minute": [DAY - HOUR - 2 * MINUTE, DAY - HOUR - MINUTE, 3 * DAY],
-    }
-    later = stretches_of(held, NEVER_DELETED | {"minute": at(2 * DAY), "hour": at(2 * DAY)})
-    assert {step: sorted(start - at(0) for start in nodes.get(N, ())) for step, nodes in later.items()} == {
-        "day": [DAY, 2 * DAY],
-        "hour": [],
-        "minute": [3 * DAY],
-    }
+
+    def wanted(kept_since: Instant) -> dict[str, list[tuple[int, int]]]:
+        since: dict[UseStep, Instant] = {"minute": kept_since, "hour": kept_since, "day": Instant(0)}
+        found = stretches_of(held, since)
+        return {
+            step: sorted((one.start - at(0), one.end - at(0)) for one in nodes.get(N, ()))
+            for step, nodes in found.items()
+        }
+
+    day, hour = [(DAY, 3 * DAY)], [(DAY - HOUR, DAY)]
+    first, last = (DAY - HOUR - 2 * MINUTE, DAY - HOUR), (3 * DAY, 3 * DAY + MINUTE)
+    assert wanted(Instant(0)) == {"day": day, "hour": hour, "minute": [first, last]}
+    assert wanted(at(2 * DAY)) == {"day": day, "hour": [], "minute": [last]}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -111,15 +121,7 @@ def test_all_that_is_measured_counts_once_and_for_the_job_that_held_it(seed: int
         held.append(placed(f"j{len(held)}", "n", now, until, whole("n", *indices), number=len(held) + 1))
         now = until + chance.choice((0, 0, 5_000))
     pieces = pieces_of(*held)
-    wanted = stretches_of(pieces, NEVER_DELETED)
-    asked: KnownActivity = {
-        step: {
-            place: {start: one for start, one in some.items() if start in wanted[step].get(N, ())}
-            for place, some in of.items()
-        }
-        for step, of in known.known.items()
-    }
-    used = measured_by(asked)
+    used = measured_by(known.of(pieces))
     for piece in pieces:
         own = [
             active
@@ -138,6 +140,6 @@ def test_hours_are_known_when_their_minutes_are_deleted() -> None:
     for minute in range(180):
         known.tell(gpu("n", 0), minute * MINUTE, 100)
     (held,) = pieces_of(placed("a", "n", 30 * MINUTE, 150 * MINUTE, whole("n", 0)))
-    assert measured_by(known.known)(held) == UsedTime(120 * MINUTE * 1_000, 60 * MINUTE * 1_000)
-    left = measured_by(known.until(at(DAY), "minute"))(held)
+    assert known.used(held) == UsedTime(120 * MINUTE * 1_000, 60 * MINUTE * 1_000)
+    left = known.used(held, "minute")
     assert left == UsedTime(60 * MINUTE * 1_000, 30 * MINUTE * 1_000)
