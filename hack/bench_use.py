@@ -23,7 +23,7 @@ from reconciler.control.gpu_use import UseBook
 from reconciler.model.clock import VirtualClock
 from reconciler.model.gpu_use import METRICS, GpuMinute, Metric, NodeMinute, UseFigures, UseSpread, record_of
 from reconciler.node.use.minutes import GpuSample, MinuteAggregator
-from reconciler.protocols.gpu_use import STEPS, Stretch, UseStep
+from reconciler.protocols.gpu_use import STEPS, UseStep, UseStretch
 from reconciler.store.store import SqlStore, open_store
 from reconciler.store.tables import gpu_use
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
@@ -131,7 +131,7 @@ def join(store: SqlStore, nodes: int, hours: int) -> None:
     """A showback's part: what all GPUs did is read for what was held of them."""
     kept: tuple[tuple[UseStep, int], ...] = ("hour", hours), ("day", max(1, hours // 24))
     for step, number in kept:
-        whole = [Stretch(START, START.after(number * STEPS[step]))]
+        whole = [UseStretch(START, START.after(number * STEPS[step]))]
         begun = time.process_time()
         found = store.gpu_uses.active(step, {NodeName(f"node-{at:05}"): whole for at in range(nodes)})
         spent = time.process_time() - begun

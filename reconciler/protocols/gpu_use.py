@@ -46,7 +46,7 @@ HALF_PERCENTS: Final = 200
 """Of a minute in which a GPU was active all the time."""
 
 
-class Stretch(NamedTuple):
+class UseStretch(NamedTuple):
     """From a moment until another."""
 
     start: Instant
@@ -73,8 +73,8 @@ class GpuUses(Protocol):
         """What began in a window (start <= begin < end), by node and GPU."""
 
     def active(
-        self, step: UseStep, stretches: Mapping[NodeName, Collection[Stretch]]
-    ) -> Mapping[PlaceInUse, Mapping[Stretch, ActiveTime]]:
+        self, step: UseStep, stretches: Mapping[NodeName, Collection[UseStretch]]
+    ) -> Mapping[PlaceInUse, Mapping[UseStretch, ActiveTime]]:
         """How active the GPUs of nodes were in these stretches, of whole steps; one of which nothing is known is left out.
 
         Of two boards that were in one place in the same step both count, as far as that is no more than there can be.

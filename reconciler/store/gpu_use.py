@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from reconciler.model.gpu_use import NodeMinute, use_of
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.gpu_use import STEPS, ActiveTime, GpuPast, PlaceInUse, Stretch, UsePoint, UseStep
+from reconciler.protocols.gpu_use import STEPS, ActiveTime, GpuPast, PlaceInUse, UsePoint, UseStep, UseStretch
 from reconciler.store.database import Database
 from reconciler.store.round_records import BadPackingError
 from reconciler.store.rows import pieces
@@ -64,15 +64,15 @@ class SqlGpuUses:
         return tuple(GpuPast(node, *board, tuple(some)) for (node, board), some in ordered if some)
 
     def active(
-        self, step: UseStep, stretches: Mapping[NodeName, Collection[Stretch]]
-    ) -> Mapping[PlaceInUse, Mapping[Stretch, ActiveTime]]:
+        self, step: UseStep, stretches: Mapping[NodeName, Collection[UseStretch]]
+    ) -> Mapping[PlaceInUse, Mapping[UseStretch, ActiveTime]]:
         """By the blocks that have a part of one: of a month most are never read."""
         wanted: dict[int, dict[NodeName, list[_Part]]] = defaultdict(lambda: defaultdict(list))
         for node, some in stretches.items():
             for stretch in some:
                 for first, part in _parts(step, stretch):
                     wanted[first][node].append(part)
-        found: dict[PlaceInUse, dict[Stretch, ActiveTime]] = defaultdict(dict)
+        found: dict[PlaceInUse, dict[UseStretch, ActiveTime]] = defaultdict(dict)
         minutes_max = STEPS[step] // STEPS["minute"]
         with self._database.reading() as connection:
             for first, nodes in sorted(wanted.items()):
@@ -195,10 +195,10 @@ class _Part(NamedTuple):
 
     since: int
     until: int
-    of: Stretch
+    of: UseStretch
 
 
-def _parts(step: UseStep, stretch: Stretch) -> Iterator[tuple[int, _Part]]:
+def _parts(step: UseStep, stretch: UseStretch) -> Iterator[tuple[int, _Part]]:
     """By the begin of the block."""
     length = STEPS[step]
     first = _block_start(step, stretch.start)
@@ -210,7 +210,7 @@ def _parts(step: UseStep, stretch: Stretch) -> Iterator[tuple[int, _Part]]:
 
 
 def _add(
-    found: dict[PlaceInUse, dict[Stretch, ActiveTime]], node: NodeName, sums: BlockActivity, parts: Iterable[_Part]
+    found: dict[PlaceInUse, dict[UseStretch, ActiveTime]], node: NodeName, sums: BlockActivity, parts: Iterable[_Part]
 ) -> None:
     for part in parts:
         minutes = sums.minutes[:, part.until] - sums.minutes[:, part.since]

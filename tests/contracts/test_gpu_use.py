@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.model.gpu_use import GpuMinute, NodeMinute, UseFigures, UseSource, UseSpread, record_of
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.gpu_use import STEPS, GpuPast, Stretch, UseStep
+from reconciler.protocols.gpu_use import STEPS, GpuPast, UseStep, UseStretch
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Instant
 from tests.contracts.stores import Stores, lead
@@ -158,7 +158,7 @@ def test_a_leader_of_before_keeps_and_deletes_nothing(stores: Stores) -> None:
 
 def activity(stores: Stores, step: UseStep, *starts: int, steps: int = 1) -> dict[int, tuple[int, int]]:
     """Of n1/0, in so many steps from each of these on."""
-    wanted = {Stretch(START.after(at), START.after(at + steps * STEPS[step])) for at in starts}
+    wanted = {UseStretch(START.after(at), START.after(at + steps * STEPS[step])) for at in starts}
     found = stores.gpu_uses.active(step, {N1: wanted})
     return {
         stretch.start - START: (active.minutes, active.half_percents)
@@ -175,7 +175,7 @@ def test_how_active_gpus_were_in_chosen_stretches_adds_up(stores: Stores) -> Non
     assert activity(stores, "day", 0, DAY) == {0: (90, 90 * 60)}
     assert activity(stores, "minute", 50 * MINUTE, steps=20) == {50 * MINUTE: (20, 10 * 40 + 10 * 101)}
     assert activity(stores, "minute", -70 * MINUTE, steps=300) == {-70 * MINUTE: (90, 60 * 40 + 30 * 101)}
-    nowhere = {N2: {Stretch(START, START.after(DAY))}}
+    nowhere = {N2: {UseStretch(START, START.after(DAY))}}
     assert stores.gpu_uses.active("day", nowhere) == stores.gpu_uses.active("hour", {}) == {}
 
 

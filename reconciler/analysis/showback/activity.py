@@ -13,7 +13,7 @@ from typing import Final
 
 from reconciler.analysis.showback.account import HeldPiece
 from reconciler.analysis.showback.statement import MeasuredUse, UsedTime
-from reconciler.protocols.gpu_use import HALF_PERCENTS, STEPS, ActiveTime, PlaceInUse, Stretch, UseStep
+from reconciler.protocols.gpu_use import HALF_PERCENTS, STEPS, ActiveTime, PlaceInUse, UseStep, UseStretch
 from reconciler.protocols.placements import NodePlacement
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import MILLI_PER_GPU, Instant, MilliGpu
@@ -23,13 +23,13 @@ _MINUTE: Final = MILLI_PER_GPU * STEPS["minute"]
 """A minute of a whole GPU, in the account's units. A half per cent of it is a whole number of them."""
 _HALF_PERCENT: Final = _MINUTE // HALF_PERCENTS
 
-StretchesOfNodes = Mapping[UseStep, Mapping[NodeName, set[Stretch]]]
-KnownActivity = Mapping[UseStep, Mapping[PlaceInUse, Mapping[Stretch, ActiveTime]]]
+StretchesOfNodes = Mapping[UseStep, Mapping[NodeName, set[UseStretch]]]
+KnownActivity = Mapping[UseStep, Mapping[PlaceInUse, Mapping[UseStretch, ActiveTime]]]
 
 
 def stretches_of(pieces: Iterable[HeldPiece], kept_since: Mapping[UseStep, Instant]) -> StretchesOfNodes:
     """What has to be known for these pieces. `kept_since`: what was over before is not kept any more, and not asked for."""
-    found: dict[UseStep, dict[NodeName, set[Stretch]]] = {step: defaultdict(set) for step in _LONGEST_FIRST}
+    found: dict[UseStep, dict[NodeName, set[UseStretch]]] = {step: defaultdict(set) for step in _LONGEST_FIRST}
     for piece in pieces:
         if any(True for _ in whole_gpus_of(piece.of)):
             for step, stretch in _divided(piece.since, piece.until, _LONGEST_FIRST):
@@ -63,7 +63,7 @@ def whole_gpus_of(placed: NodePlacement) -> Iterator[DeviceId]:
             yield from task.devices
 
 
-def _divided(since: int, until: int, steps: tuple[UseStep, ...]) -> Iterator[tuple[UseStep, Stretch]]:
+def _divided(since: int, until: int, steps: tuple[UseStep, ...]) -> Iterator[tuple[UseStep, UseStretch]]:
     """What lies wholly in a time, in steps that are as long as may be: at most five stretches, none of which overlap."""
     if not steps or since >= until:
         return
@@ -74,5 +74,5 @@ def _divided(since: int, until: int, steps: tuple[UseStep, ...]) -> Iterator[tup
         yield from _divided(since, until, tuple(finer))
         return
     yield from _divided(since, first, tuple(finer))
-    yield step, Stretch(Instant(first), Instant(last))
+    yield step, UseStretch(Instant(first), Instant(last))
     yield from _divided(last, until, tuple(finer))
