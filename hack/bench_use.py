@@ -1,4 +1,4 @@
-"""What it costs to keep and to take GPUs' use: bytes per GPU-day in the store, CPU per GPU-minute and per sample.
+"""What it costs to keep and to take GPUs' use: bytes per GPU-day in the store, CPU per GPU-minute, per sample and to read it.
 
     python -m hack.bench_use --nodes 250 --hours 24
     python -m hack.bench_use --nodes 12500 --hours 1      # 100,000 GPUs
@@ -23,7 +23,7 @@ from reconciler.control.gpu_use import UseBook
 from reconciler.model.clock import VirtualClock
 from reconciler.model.gpu_use import METRICS, GpuMinute, Metric, NodeMinute, UseFigures, UseSpread, record_of
 from reconciler.node.use.minutes import GpuSample, MinuteAggregator
-from reconciler.protocols.gpu_use import STEPS
+from reconciler.protocols.gpu_use import STEPS, UseStep, UseStretch
 from reconciler.store.store import SqlStore, open_store
 from reconciler.store.tables import gpu_use
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
@@ -127,6 +127,18 @@ def report(store: SqlStore, path: Path, nodes: int, hours: int) -> None:
     click.echo(f"file: {path.stat().st_size / 2**20:.1f} MiB")
 
 
+def join(store: SqlStore, nodes: int, hours: int) -> None:
+    """A showback's part: what all GPUs did is read for what was held of them."""
+    kept: tuple[tuple[UseStep, int], ...] = ("hour", hours), ("day", max(1, hours // 24))
+    for step, number in kept:
+        whole = [UseStretch(START, START.after(number * STEPS[step]))]
+        begun = time.process_time()
+        found = store.gpu_uses.active(step, {NodeName(f"node-{at:05}"): whole for at in range(nodes)})
+        spent = time.process_time() - begun
+        assert len(found) == nodes * GPUS_PER_NODE
+        tell(f"a showback reads {step}s", spent, nodes * GPUS_PER_NODE * number, f"GPU-{step}")
+
+
 @click.command()
 @click.option("--nodes", default=250, show_default=True)
 @click.option("--hours", default=24, show_default=True)
@@ -154,6 +166,7 @@ def main(nodes: int, hours: int, every: int, seed: int) -> None:
         each = f"{spent / told * 1e6:.2f} us per GPU-minute, {spent / writes * 1e3:.2f} ms a write"
         click.echo(f"{spent:.1f} CPU s to keep: {each}")
         report(store, path, nodes, hours)
+        join(store, nodes, hours)
         store.close()
 
 

@@ -26,7 +26,7 @@ LIBC = ("2_28", "2_17")
 HEAD = "# Made by `python -m hack.image_lock`. Wheels for Linux on x86-64 and arm64, Python 3.11.\n"
 
 
-NOT_IN_ALL = {"otel"}
+NOT_IN_ALL = {"otel", "parquet"}
 """Extras that few want, and that are large."""
 
 

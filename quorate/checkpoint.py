@@ -110,11 +110,16 @@ def latest() -> StoredCheckpoint | None:
     return StoredCheckpoint(int(manifest["step"]), url, shards)
 
 
-def progress(step: int, rate: float = 0.0) -> None:
-    """Tell the control plane how far the work is: the last `step` done, and how many a second."""
+def progress(step: int, rate: float = 0.0, flops: float = 0.0, tokens: float = 0.0) -> None:
+    """Tell the control plane how far the work is: the last `step` done, and how many a second.
+
+    `flops`: floating point operations a second that the model needs, and `tokens`: tokens a second, both of all GPUs of this task
+    together. From flops follows the job's MFU. Of several processes of a task one tells, for all of them.
+    """
     path = os.environ.get("QUORATE_PROGRESS_FILE", "")
     if path:
-        folders.write_file(path, json.dumps({"step": step, "rate": rate}).encode())
+        more = {name: value for name, value in (("flops", flops), ("tokens", tokens)) if value}
+        folders.write_file(path, json.dumps({"step": step, "rate": rate, **more}).encode())
 
 
 def _open_request() -> int:

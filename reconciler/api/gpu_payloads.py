@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reconciler.api.payloads import Payload
+from reconciler.control.model_flops import WorkLine
 from reconciler.control.use_summary import GpuUtilisation
 from reconciler.model.gpu_use import UseFigures, UseSpread
 from reconciler.protocols.gpu_use import GpuPast, UseStep
@@ -38,13 +39,15 @@ class NamedUse(Document, frozen=True):
 class GpuList(Payload, frozen=True, kw_only=True):
     """GPUs in the order of their nodes, a page of those asked for; and of all GPUs what is allocated, and of that active.
 
-    `classes`: "" is the class of jobs that name none. `next`: the cursor of the page after this one; "": there is none.
+    `classes`: "" is the class of jobs that name none. `work`: what jobs report of their own work.
+    `next`: the cursor of the page after this one; "": there is none.
     """
 
     items: tuple[GpuView, ...]
     types: tuple[GpuUtilisation, ...]
     queues: tuple[NamedUse, ...]
     classes: tuple[NamedUse, ...]
+    work: tuple[WorkLine, ...] = ()
     next: str = ""
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from reconciler.access.rights import Rights
+from reconciler.analysis.showback.activity import whole_gpus_of
 from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.gpu_payloads import GpuList, GpuView, JobUseHistory, JobUsePoint, NamedUse, NodeUse
@@ -22,7 +23,7 @@ from reconciler.model.gpu_use import spread_of, use_of
 from reconciler.protocols.gpu_use import STEPS, GpuUses, UseStep
 from reconciler.protocols.placements import NodePlacement
 from solver.model.cluster import DeviceId, NodeName
-from solver.model.quantities import Instant, MilliGpu
+from solver.model.quantities import Instant
 from solver.model.workload import JobName
 
 GPUS_MAX: Final = 10_000
@@ -74,6 +75,7 @@ class GpuRoutes:
             types=now.types,
             queues=tuple(_named(now.queues)),
             classes=tuple(_named(now.classes)),
+            work=self._services.work(),
             next=following,
         )
         return answer(listed, headers=link_to(request, following))
@@ -100,7 +102,7 @@ class GpuRoutes:
         """What the GPUs did that a job held, by minutes, hours or days: one spread over its GPUs for each."""
         uses, window = _past(self._services), _window(since, to, step, self._services.clock.now())
         placed = kept_placements(self._services).of_job(JobName(name))
-        return answer(_job_history(JobName(name), uses, placed, step, window))
+        return answer(job_history(JobName(name), uses, placed, step, window))
 
 
 def _past(services: Services) -> GpuUses:
@@ -132,9 +134,10 @@ def _named(lines: Mapping[Any, tuple[GpuUtilisation, ...]]) -> Iterator[NamedUse
     return (NamedUse(name, some) for name, some in lines.items())
 
 
-def _job_history(
+def job_history(
     job: JobName, uses: GpuUses, placed: Iterable[NodePlacement], step: UseStep, window: TimeWindow
 ) -> JobUseHistory:
+    """What the GPUs did that a job held whole, of all that it held."""
     held = list(_held(placed))
     means: dict[Instant, list[float]] = defaultdict(list)
     weighted = covered = 0.0
@@ -159,7 +162,5 @@ def _held(placed: Iterable[NodePlacement]) -> Iterator[tuple[NodeName, DeviceId,
     """GPUs that were held whole, and from when to when."""
     for each in placed:
         end = each.placement.until if each.placement.until is not None else Instant(2**62)
-        for task in each.tasks:
-            if task.instance_of is None and task.gpus == MilliGpu.gpus(len(task.devices)):
-                for device in task.devices:
-                    yield each.node, device, each.placement.since, end
+        for gpu in whole_gpus_of(each):
+            yield each.node, gpu, each.placement.since, end

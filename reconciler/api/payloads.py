@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from reconciler.analysis.backtest.history_file import RecordedJob
+from reconciler.control.model_flops import ReportedWork
 from reconciler.control.use_summary import GpuUtilisation
 from reconciler.lifecycle.jobs.eligibility import Block
 from reconciler.model.broken_limit import BrokenLimit
@@ -52,7 +53,7 @@ class JobView(Payload, frozen=True, kw_only=True):
     `degraded`: in what a running service falls short of what it should be; "" where it does not.
     `marks`: when a running job was told that its time limit is near, and since when it is stuck or does nothing.
     `budget_limits`: which budgets are spent so that its queue borrows nothing. `idle_exemption`: which IdlePolicy leaves it alone,
-    until when and why; "": none does.
+    until when and why; "": none does. `work`: what its tasks report of tokens, operations and MFU; null: nothing, or not lately.
     `redacted`: the command, the environment and output of tasks are left out, since they are for the job's own team.
     """
 
@@ -69,6 +70,7 @@ class JobView(Payload, frozen=True, kw_only=True):
     idle_exemption: str = ""
     budget_limits: tuple[str, ...] = ()
     activity: Activity | None = None
+    work: ReportedWork | None = None
     tasks: tuple[TaskPlacement, ...] = ()
     cancel_requested_by: str = ""
     outcome: JobOutcome | None = None

@@ -134,6 +134,7 @@ PAGES: Final[Mapping[str, Rule]] = {
     "GET /sign-in/callback/{place:path}": "stranger",
     "POST /sign-out": "stranger",
     "GET /time": "look",
+    "GET /use": "look",
     "GET /static/{name}": "stranger",
 }
 """The routes of the console, likewise. They are for people, and no part of the API's description."""

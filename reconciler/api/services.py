@@ -13,6 +13,7 @@ from reconciler.api.payloads import Status
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.control.control import NoPolicyError
 from reconciler.control.metrics import Metrics
+from reconciler.control.model_flops import WorkLine, work_lines
 from reconciler.control.queue_use import QueueUse
 from reconciler.control.use_summary import KnownUse
 from reconciler.documents.operations import Operations
@@ -20,6 +21,7 @@ from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.budget import BudgetStanding
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.clock import Clock
+from reconciler.model.gpu_peaks import peaks_of
 from reconciler.model.task_log import Logs
 from reconciler.protocols.backend import Unstartable
 from reconciler.protocols.capacity import Capacities
@@ -101,6 +103,12 @@ class Services:
     gpu_types: Callable[[], Collection[GpuType]] = lambda: ()
     past: PastRecords | None = None
     budgets: Callable[[], Sequence[BudgetStanding]] = tuple
+
+    def work(self) -> tuple[WorkLine, ...]:
+        """What jobs report of their own work now. Raises NotReadyError, NoPolicyError."""
+        _, policy = self.policy()
+        peak_of = peaks_of(policy.scheduling.gpu_use.peaks)
+        return work_lines(self.snapshot(), self.sighted(), peak_of, self.clock.now())
 
     def storages(self) -> dict[str, CheckpointPolicy]:
         """The CheckpointPolicies in force by name; none before there is a policy."""

@@ -11,7 +11,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from reconciler.access.rights import Rights
 from reconciler.analysis.showback.account import GpuAccount, GpuKind, account_of, unwatched
-from reconciler.analysis.showback.statement import JobFacts, ShowbackBy, statement_of
+from reconciler.analysis.showback.activity import measured_by, stretches_of
+from reconciler.analysis.showback.statement import JobFacts, MeasuredUse, ShowbackBy, statement_of
 from reconciler.analysis.showback.tariff import Per, Tariff, seconds_of
 from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.problems import RequestRefusedError
@@ -20,8 +21,10 @@ from reconciler.api.showback_payloads import NOT_ON_RECORD, CapacityRow, Showbac
 from reconciler.api.timeline import TimeWindow
 from reconciler.api.timeline_routes import Written, kept_placements, window_of
 from reconciler.control.capacity import WATCH_GAP
+from reconciler.protocols.gpu_use import STEPS, GpuUses, UseStep
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import QueueName
+from solver.policy.policy import GpuUseRecords
 
 AT_ONCE_MAX: Final = 2
 """A month of a large cluster takes seconds of a core: more at once would keep other requests waiting."""
@@ -76,6 +79,7 @@ def _showback(
         past.placements.of_job,
         _sight_of(rights),
         policy.scheduling.default_priority_class,
+        _measured(services.use.past, account, policy.scheduling.gpu_use, asked.now),
     )
     statement = statement_of(account, facts, tariff, by)
     watches = past.capacities.watches(window.start, window.end)
@@ -91,6 +95,16 @@ def _showback(
         rows=statement.rows,
         charges=statement.charges if charges else (),
     )
+
+
+def _measured(uses: GpuUses | None, account: GpuAccount, kept: GpuUseRecords, now: Instant) -> MeasuredUse:
+    """What is known of what GPUs did while they were held, by all that is kept of it."""
+    if uses is None:
+        return lambda _: None
+    spans: dict[UseStep, Duration] = {"minute": kept.keep_minutes, "hour": kept.keep_hours, "day": kept.keep_days}
+    kept_since = {step: Instant(now - span - STEPS[step]) for step, span in spans.items()}
+    wanted = stretches_of(account.held, kept_since)
+    return measured_by({step: uses.active(step, starts) for step, starts in wanted.items()})
 
 
 def _recorded(past: PastRecords, asked: TimeWindow, keep: Duration) -> TimeWindow:

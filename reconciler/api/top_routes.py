@@ -66,6 +66,7 @@ def line_of(job: JobView, sighted: BackendReports, use: JobUse | None = None) ->
         job.activity.active_at if job.activity else None,
         use.measured if use else 0,
         round(100 * use.active / use.measured, 1) if use and use.measured else None,
+        job.work,
     )
 
 

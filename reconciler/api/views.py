@@ -13,6 +13,7 @@ from reconciler.api.payloads import HeldDevice, JobView, NodeView, QueueView
 from reconciler.api.services import Services
 from reconciler.control.control import NoPolicyError
 from reconciler.control.islands import contradictions, reported_cliques
+from reconciler.control.model_flops import ReportedWork, work_of
 from reconciler.control.queue_use import QueueUse
 from reconciler.control.use_summary import GpuUtilisation, added_up
 from reconciler.lifecycle.checkpoints.pending_verification import unread
@@ -27,12 +28,13 @@ from reconciler.lifecycle.jobs.replicas import degradation
 from reconciler.lifecycle.jobs.states import by_job, state_in, state_of
 from reconciler.model.budget import BudgetStanding
 from reconciler.model.facts import NodeFacts
+from reconciler.model.gpu_peaks import PeakOf, peaks_of
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobRecord, JobState
 from reconciler.protocols.backend import Activity
 from reconciler.protocols.ledger import Claim, JobHoldings, LedgerView, Marks
-from solver.model.cluster import DeviceId, Node, NodeName
+from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.quantities import Cpu, Instant, Memory
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
@@ -106,6 +108,7 @@ def job_viewer(
             marks=claim.marks if claim else Marks(),
             degraded=_degradation(record, claim, sighted, now) if claim else "",
             activity=_activity(claim, sighted) if claim else None,
+            work=_work(claim, sighted, notes.peak_of, now) if claim else None,
             tasks=claim.tasks if claim else (),
             cancel_requested_by=record.cancel_requested_by,
             outcome=record.outcome,
@@ -134,11 +137,13 @@ class _PolicyNotes(NamedTuple):
     budgets: Sequence[BudgetStanding]
     tree: QueueTree | None
     idle: IdleFacts | None
+    peak_of: PeakOf
 
     @classmethod
     def of(cls, services: Services) -> _PolicyNotes:
-        budgets = services.budgets()
-        return cls(budgets, QueueTree.of(_policy(services)) if budgets else None, _idle_facts(services))
+        budgets, policy = services.budgets(), _policy(services)
+        peak_of = peaks_of(policy.scheduling.gpu_use.peaks)
+        return cls(budgets, QueueTree.of(policy) if budgets else None, _idle_facts(services), peak_of)
 
     def budget_limits(self, record: JobRecord) -> tuple[str, ...]:
         if self.tree is None:
@@ -283,6 +288,12 @@ def _idle_facts(services: Services) -> IdleFacts | None:
     except NoPolicyError:
         return None
     return idle_facts_of(policies, policy) if policies else None
+
+
+def _work(claim: Claim, sighted: BackendReports, peak_of: PeakOf, now: Instant) -> ReportedWork | None:
+    types = dict(claim.gpu_types)
+    said = sighted.attempt(claim.job, claim.attempt).tasks
+    return work_of(claim.tasks, said, lambda task: types.get(task.group, GpuType("")), peak_of, now)
 
 
 def _activity(claim: Claim, sighted: BackendReports) -> Activity | None:

@@ -14,7 +14,15 @@ from reconciler.cli.completion import job_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.job_names import counts_of, find
 from reconciler.cli.output import output_option, print_json
-from reconciler.cli.phrases import by_whom, class_of, devices_of, shape_words, short_list, size_of, state_line
+from reconciler.cli.phrases import (
+    by_whom,
+    class_of,
+    devices_of,
+    shape_words,
+    short_list,
+    size_of,
+    state_line,
+)
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
 from reconciler.model.clock import SystemClock
@@ -98,6 +106,8 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
         yield "", shlex.join(group.command or spec.command)
     yield from _wishes(spec)
     yield from _limits(job)
+    if job.work:
+        yield "Reports", str(job.work)
     if job.redacted:
         yield "Left out", "command, environment and output: they are for the job's own team"
     yield "Why", "\n".join(description.why.words)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import click
 
-from reconciler.api.gpu_payloads import GpuList, GpuView, NamedUse
+from reconciler.api.gpu_payloads import GpuList, GpuView
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.phrases import active_words, short_list
 from reconciler.cli.tables import print_table
 from reconciler.cli.times import span
+from reconciler.control.model_flops import ReportedWork, WorkLine, together
 from reconciler.control.use_summary import GpuUtilisation
 from reconciler.model.clock import SystemClock
 from reconciler.model.gpu_use import MINUTE, UseSpread
@@ -52,7 +54,7 @@ def gpus(by: By, node: str, queue: str, job: str, gpu_type: str, limit: int, out
 
     ACTIVE is the share of time in which its SMs did something (SOURCE gpm), or in which any kernel ran (utilisation). What is not
     measured is `-`. `--by` adds up: GPUs allocated of those that are healthy, and how active the allocated ones are that are
-    measured.
+    measured, and MFU, of so many GPUs, where jobs report their operations.
     """
     chosen = {"node": node, "queue": queue, "job": job, "gpuType": gpu_type}
     with api_client(server) as client:
@@ -101,12 +103,35 @@ def _percent(spread: UseSpread | None) -> str:
 
 
 def _print_sums(by: Literal["type", "queue", "class"], found: GpuList) -> None:
+    known = _mfu_of(by, found.work)
+    headings: tuple[str, ...]
     if by == "type":
-        print_table(_SUMS, map(sum_of, found.types), right=_SUMS[1:])
-        return
-    named = found.queues if by == "queue" else found.classes
-    headings = (by.upper(), "GPU TYPE", "ALLOCATED", "ACTIVE/ALLOCATED")
-    print_table(headings, _named_rows(named), right=headings[2:])
+        headings, cells = _SUMS, [[*sum_of(line), *_mfu(known, "", line.gpu_type)] for line in found.types]
+    else:
+        headings = (by.upper(), "GPU TYPE", "ALLOCATED", "ACTIVE/ALLOCATED")
+        some = found.queues if by == "queue" else found.classes
+        cells = [
+            [*_named_row(one.name, line), *_mfu(known, one.name, line.gpu_type)] for one in some for line in one.lines
+        ]
+    headings = (*headings, *(("MFU",) if known else ()))
+    print_table(headings, cells, right=headings[1 if by == "type" else 2 :])
+
+
+def _mfu_of(by: Literal["type", "queue", "class"], lines: Iterable[WorkLine]) -> dict[tuple[str, str], ReportedWork]:
+    """Where one is known. The name is "" by type."""
+    found = defaultdict[tuple[str, str], list[ReportedWork]](list)
+    for line in lines:
+        name = {"type": "", "queue": line.queue, "class": line.priority_class}[by]
+        found[name, line.gpu_type].append(line.work)
+    return {key: work for key, some in found.items() if (work := together(some)) is not None}
+
+
+def _mfu(known: Mapping[tuple[str, str], ReportedWork], name: str, gpu_type: str) -> list[str]:
+    """A cell, if any line has one."""
+    if not known:
+        return []
+    work = known.get((name, gpu_type))
+    return [UNKNOWN if work is None or work.mfu is None else f"{100 * work.mfu:.0f}% of {work.gpus}"]
 
 
 def sum_of(line: GpuUtilisation) -> list[str]:
@@ -116,7 +141,5 @@ def sum_of(line: GpuUtilisation) -> list[str]:
     return [line.gpu_type, str(healthy), str(line.allocated), allocated, active_words(line)]
 
 
-def _named_rows(named: Iterable[NamedUse]) -> Iterator[list[str]]:
-    for one in named:
-        for line in one.lines:
-            yield [one.name or "(default)", line.gpu_type, str(line.allocated), active_words(line)]
+def _named_row(name: str, line: GpuUtilisation) -> list[str]:
+    return [name or "(default)", line.gpu_type, str(line.allocated), active_words(line)]

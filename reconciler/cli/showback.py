@@ -20,6 +20,7 @@ from reconciler.analysis.showback.focus import (
     focus_lines,
     rows_of,
 )
+from reconciler.analysis.showback.parquet import ParquetUnavailableError, parquet_of
 from reconciler.analysis.showback.statement import ShowbackBy, ShowbackRow
 from reconciler.api.showback_payloads import CapacityRow, Showback
 from reconciler.cli.connection import api_client, server_option
@@ -52,7 +53,7 @@ _COLUMNS: Final = tuple(ShowbackRow.__struct_fields__)
 @click.option(
     "--time-zone", metavar="ZONE", help="Of dates, and of times that are shown; this machine's unless stated."
 )
-@output_option("table", "json", "csv", "focus")
+@output_option("table", "json", "csv", "parquet", "focus")
 @click.option(
     "--focus",
     "version",
@@ -76,7 +77,10 @@ _COLUMNS: Final = tuple(ShowbackRow.__struct_fields__)
     "--invoiced-until", default="", metavar="DATE", help="What --issued says of months before this was invoiced."
 )
 @click.option(
-    "--out", type=click.Path(dir_okay=False, writable=True, path_type=Path), metavar="FILE", help="Write to a file."
+    "--out",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Write to a file; -o parquet has to.",
 )
 @server_option
 def showback(
@@ -89,15 +93,19 @@ def showback(
     server: str | None,
     **focus: Any,
 ) -> None:
-    """Show GPU time by what had it: allocated, lost to evictions and failures, waited for, and what it costs.
+    """Show GPU time by what had it: allocated, active, lost to evictions and failures, waited for, and what it costs.
 
     It is counted from claims, not from samples: of each GPU and moment exactly one state holds, and the states add up to the
-    capacity. What is not measured is unknown, never 0. Tables show hours, all other formats seconds, exactly.
+    capacity. What was allocated is active or idle-held as far as that was measured; the rest is unknown, never 0. Tables show
+    hours, all other formats seconds, exactly.
     """
     zone = zone_of(time_zone)
     export = _Export(**focus)
     if export.issued and output != "focus":
         raise CommandFailedError("--issued is for -o focus", exit_code=ExitCode.USAGE)
+    if output == "parquet" and out is None:
+        fix = "Name one with --out FILE: a Parquet file is not text."
+        raise CommandFailedError("-o parquet needs a file", fix=fix, exit_code=ExitCode.USAGE)
     issued = [line for file in export.issued for line in _issued(file, export.version)]
     with api_client(server) as client, busy("adding up"):
         found = client.past.showback(
@@ -111,6 +119,8 @@ def showback(
             _write(out, [encode(found).decode()])
         case "csv":
             _write(out, csv_lines(_COLUMNS, ([getattr(row, name) for name in _COLUMNS] for row in found.rows)))
+        case "parquet":
+            _write_bytes(out, _parquet(found))
         case _:
             _write(out, _focus(found, export, issued))
 
@@ -123,6 +133,15 @@ class _Export(NamedTuple):
     billed_by: str
     issued: tuple[Path, ...]
     invoiced_until: str
+
+
+def _parquet(found: Showback) -> bytes:
+    told = {"by": found.by, "start": str(found.start), "end": str(found.end), "currency": found.currency}
+    try:
+        return parquet_of(found.rows, told)
+    except ParquetUnavailableError as error:
+        fix = "Install it: pip install 'quorate[parquet]'"
+        raise CommandFailedError(f"-o parquet: {error}", fix=fix) from error
 
 
 def _focus(found: Showback, export: _Export, issued: Sequence[FocusLine]) -> Iterator[str]:
@@ -193,15 +212,18 @@ def _print(found: Showback, zone: ZoneInfo | None) -> None:
     click.echo()
     heading = found.by.upper().replace("-", " ")
     is_measured = any(row.active is not None for row in found.rows)
-    headings = [heading, "ALLOCATED", *(("ACTIVE", "IDLE-HELD") if is_measured else ()), "EVICTED", "FAILED", "WAITING"]
+    measured = ("ACTIVE", "IDLE-HELD") if is_measured else ()
+    headings = [heading, "ALLOCATED", *measured, "EVICTED", "FAILED", "WAITING"]
     headings += [found.currency] if found.currency else []
     shown = [*found.rows[:SHOWN_MAX], *_rest(found.rows[SHOWN_MAX:])]
     lines = [_line(row, found, is_measured) for row in shown]
     print_table(headings, lines, right=headings[1:])
     click.echo()
     click.echo("GPU-hours. EVICTED and FAILED are work lost since the last checkpoint.")
-    if not is_measured:
-        click.echo("How much of what was allocated was active is unknown: it is not measured.")
+    if is_measured:
+        click.echo("ACTIVE and IDLE-HELD are what was measured of ALLOCATED; +?: not all was.")
+    else:
+        click.echo("How much of what was allocated was active is unknown: nothing was measured.")
 
 
 def _state_line(kind: CapacityRow, state: str) -> Iterator[list[str]]:
@@ -213,10 +235,15 @@ def _state_line(kind: CapacityRow, state: str) -> Iterator[list[str]]:
 
 def _line(row: ShowbackRow, found: Showback, is_measured: bool) -> list[str]:
     name = "(others)" if row.redacted else row.name or ("(any)" if found.by == "gpu-type" else "(none)")
-    measured = (row.active, row.idle_held) if is_measured else ()
-    figures = row.allocated, *measured, row.lost_to_evictions, row.lost_to_failures, row.waiting
-    cost = [_money(row)] if found.currency else []
-    return [name, *("?" if each is None else gpu_hours(each) for each in figures), *cost]
+    measured = [_used(each, row) for each in (row.active, row.idle_held)] if is_measured else []
+    lost = map(gpu_hours, (row.lost_to_evictions, row.lost_to_failures, row.waiting))
+    return [name, gpu_hours(row.allocated), *measured, *lost, *([_money(row)] if found.currency else [])]
+
+
+def _used(amount: Decimal | None, row: ShowbackRow) -> str:
+    if amount is None:
+        return "?" if row.allocated else ""
+    return f"{gpu_hours(amount)}{'+?' if row.unmeasured else ''}"
 
 
 def _money(row: ShowbackRow) -> str:
@@ -246,5 +273,13 @@ def _write(out: Path | None, lines: Iterable[str]) -> None:
     try:
         with out.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
+    except OSError as error:
+        raise unreadable(error, out) from error
+
+
+def _write_bytes(out: Path | None, content: bytes) -> None:
+    assert out is not None, "it was asked for"  # noqa: S101
+    try:
+        out.write_bytes(content)
     except OSError as error:
         raise unreadable(error, out) from error

@@ -26,10 +26,11 @@ _HEADINGS = (
     "STEPS/S",
     "MEMORY",
     "ACTIVE",
+    "MFU",
     "IDLE FOR",
 )
-_NUMBERS = ("TASKS", "GPUS", "RUNNING FOR", "STEP", "STEPS/S", "MEMORY", "ACTIVE", "IDLE FOR")
-_SPARE = ("QUEUE", "STEPS/S", "RUNNING FOR", "GPUS", "MEMORY")
+_NUMBERS = ("TASKS", "GPUS", "RUNNING FOR", "STEP", "STEPS/S", "MEMORY", "ACTIVE", "MFU", "IDLE FOR")
+_SPARE = ("QUEUE", "STEPS/S", "RUNNING FOR", "GPUS", "MEMORY", "MFU")
 
 
 @click.command(short_help="Show what runs, how far it is and what it uses.")
@@ -38,7 +39,7 @@ _SPARE = ("QUEUE", "STEPS/S", "RUNNING FOR", "GPUS", "MEMORY")
 def top(output: str, server: str | None) -> None:
     """Show every job that holds devices: its tasks that run, its step and steps a second, the memory of its fullest task.
 
-    ACTIVE is how active its GPUs are, as far as that is measured.
+    ACTIVE is how active its GPUs are, as far as that is measured; MFU is known where it reports its operations.
 
     On a terminal it is shown anew every 2 seconds until it is interrupted; else once.
     """
@@ -71,5 +72,6 @@ def row_of(line: TopLine, now: Instant) -> list[str]:
         f"{progress.rate:.3g}" if progress and progress.rate else "",
         f"{written(memory.peak)}/{written(memory.limit) if memory.limit else '-'}" if memory else "",
         f"{line.active:.0f}%" if line.active is not None else "",
+        f"{100 * line.work.mfu:.0f}%" if line.work and line.work.mfu is not None else "",
         span(now - line.active_at) if line.active_at is not None else "",
     ]

@@ -1,4 +1,4 @@
-"""What is wrong with the weights of GPU types beside the node pools: types that no pool has, or that are named twice."""
+"""What is wrong with weights and peaks of GPU types beside the node pools: types that no pool has, or that are named twice."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem, did_you_mean
+from solver.model.cluster import GpuType
 from solver.policy.policy import SchedulingPolicy
 
 
@@ -14,13 +15,21 @@ def type_weight_problems(
 ) -> Iterator[Problem]:
     """`declared`: the GPU types of all node pools; empty where they are not known, and then no type is called unknown."""
     for settings in documents:
-        seen: set[str] = set()
-        for index, entry in enumerate(settings.value.gpu_types):
-            at: Path = ("spec", "gpuTypes", index, "gpuType")
-            if entry.gpu_type in seen:
-                message = f"{entry.gpu_type} has two weights"
-                yield settings.problem(at, "duplicate-gpu-type", message, "Keep one of them.")
-            seen.add(entry.gpu_type)
-            if declared and entry.gpu_type not in declared:
-                message, fix = f"no NodePool has GPUs of type {entry.gpu_type}", did_you_mean(entry.gpu_type, declared)
-                yield settings.problem(at, "unknown-gpu-type", message, fix)
+        weights = [entry.gpu_type for entry in settings.value.gpu_types]
+        peaks = [entry.gpu_type for entry in settings.value.gpu_use.peaks]
+        yield from _problems(settings, ("spec", "gpuTypes"), "weights", weights, declared)
+        yield from _problems(settings, ("spec", "gpuUse", "peaks"), "peaks", peaks, declared)
+
+
+def _problems(
+    settings: Declaration[SchedulingPolicy], of: Path, what: str, types: Iterable[GpuType], declared: Collection[str]
+) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, gpu_type in enumerate(types):
+        at: Path = (*of, index, "gpuType")
+        if gpu_type in seen:
+            yield settings.problem(at, "duplicate-gpu-type", f"{gpu_type} has two {what}", "Keep one of them.")
+        seen.add(gpu_type)
+        if declared and gpu_type not in declared:
+            message, fix = f"no NodePool has GPUs of type {gpu_type}", did_you_mean(gpu_type, declared)
+            yield settings.problem(at, "unknown-gpu-type", message, fix)

@@ -190,11 +190,16 @@ class Activity(Document, frozen=True):
 
 
 class Progress(Document, frozen=True):
-    """What a task says of its own work: the last `step` that it has done, how many it does in a second, and when it said so."""
+    """What a task says of its own work: the last `step` that it has done, how many it does in a second, and when it said so.
+
+    `flops`, `tokens`: in a second, floating point operations that its model needs, and tokens; 0: it does not say.
+    """
 
     step: int
     rate: float
     at: Instant
+    flops: float = 0.0
+    tokens: float = 0.0
 
 
 class MemoryUse(Document, frozen=True):

@@ -41,6 +41,7 @@ from reconciler.protocols.ledger import LedgerView
 from reconciler.protocols.terminals import Terminals
 from reconciler.server.admission import AdmissionCheck
 from reconciler.server.plane_figures import PlaneFigures
+from reconciler.server.work_figures import WorkFigures
 from solver.model.cluster import GpuType
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
@@ -156,7 +157,7 @@ def services_of(
     metrics.add(PlaneFigures(lambda: runner.status, standing.status, watch.queue_uses))
     seen = watch.policy, watch.snapshot, watch.queue_uses, watch.sighted
     said = watch.verdict, watch.admit, watch.status, watch.ready
-    return Services(
+    made = Services(
         *(plane.jobs, plane.ledger, plane.history, plane.logs, plane.clock),
         metrics,
         *seen,
@@ -180,6 +181,8 @@ def services_of(
         past,
         plane.budgets,
     )
+    metrics.add(WorkFigures(made.work))
+    return made
 
 
 class ControlPlaneView:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from reconciler.model.gpu_use import NodeMinute, use_of
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.gpu_use import STEPS, GpuPast, UsePoint, UseStep
+from reconciler.protocols.gpu_use import STEPS, ActiveTime, GpuPast, PlaceInUse, UsePoint, UseStep, UseStretch
 from reconciler.store.database import Database
 from reconciler.store.round_records import BadPackingError
 from reconciler.store.rows import pieces
 from reconciler.store.tables import gpu_use
-from reconciler.store.use_blocks import Board, UseBlock
+from reconciler.store.use_blocks import BlockActivity, Board, UseBlock, block_activity
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 
@@ -62,6 +62,33 @@ class SqlGpuUses:
                         points[node, board] += (point for point in found if start <= point.start < end)
         ordered = sorted(points.items(), key=lambda one: one[0])
         return tuple(GpuPast(node, *board, tuple(some)) for (node, board), some in ordered if some)
+
+    def active(
+        self, step: UseStep, stretches: Mapping[NodeName, Collection[UseStretch]]
+    ) -> Mapping[PlaceInUse, Mapping[UseStretch, ActiveTime]]:
+        """By the blocks that have a part of one: of a month most are never read."""
+        wanted: dict[int, dict[NodeName, list[_Part]]] = defaultdict(lambda: defaultdict(list))
+        for node, some in stretches.items():
+            for stretch in some:
+                for first, part in _parts(step, stretch):
+                    wanted[first][node].append(part)
+        found: dict[PlaceInUse, dict[UseStretch, ActiveTime]] = defaultdict(dict)
+        minutes_max = STEPS[step] // STEPS["minute"]
+        with self._database.reading() as connection:
+            for first, nodes in sorted(wanted.items()):
+                for few in pieces(nodes):
+                    own = (gpu_use.c.step == step, gpu_use.c.start == first, gpu_use.c.node.in_(few))
+                    for row in connection.execute(select(gpu_use.c.node, gpu_use.c.block).where(*own)):
+                        node = NodeName(row.node)
+                        sums = self._active(step, node, row.block, minutes_max)
+                        _add(found, node, sums, nodes[node])
+        return found
+
+    def _active(self, step: UseStep, node: NodeName, block: bytes, minutes_max: int) -> BlockActivity:
+        try:
+            return block_activity(node, BLOCK_STEPS[step], block, minutes_max)
+        except BadPackingError as error:
+            raise self._database.unreadable(UseBlock, error) from error
 
     def prune(self, epoch: Epoch, step: UseStep, before: Instant, limit: int = 500) -> int:
         """Whole blocks, all of whose steps are over."""
@@ -161,6 +188,38 @@ def _points(block: UseBlock, board: Board, step: UseStep, start: int) -> Iterabl
         use = use_of(record)
         if use is not None:
             yield UsePoint(Instant(start + at * STEPS[step]), use)
+
+
+class _Part(NamedTuple):
+    """The steps of a block, from one until another, that are of a stretch."""
+
+    since: int
+    until: int
+    of: UseStretch
+
+
+def _parts(step: UseStep, stretch: UseStretch) -> Iterator[tuple[int, _Part]]:
+    """By the begin of the block."""
+    length = STEPS[step]
+    first = _block_start(step, stretch.start)
+    while first < stretch.end:
+        since = max(0, (stretch.start - first) // length)
+        until = min(BLOCK_STEPS[step], (stretch.end - first) // length)
+        yield first, _Part(since, until, stretch)
+        first += length * BLOCK_STEPS[step]
+
+
+def _add(
+    found: dict[PlaceInUse, dict[UseStretch, ActiveTime]], node: NodeName, sums: BlockActivity, parts: Iterable[_Part]
+) -> None:
+    for part in parts:
+        minutes = sums.minutes[:, part.until] - sums.minutes[:, part.since]
+        half_percents = sums.half_percents[:, part.until] - sums.half_percents[:, part.since]
+        for gpu, known, active in zip(sums.gpus, minutes.tolist(), half_percents.tolist(), strict=True):
+            if known:
+                of_gpu = found[node, gpu]
+                before = of_gpu.get(part.of, ActiveTime(0, 0))
+                of_gpu[part.of] = ActiveTime(before.minutes + known, before.half_percents + active)
 
 
 def _block_start(step: UseStep, at: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -51,6 +51,7 @@ def _values(metric_at: int) -> npt.NDArray[np.float64]:
 
 
 _VALUES: Final = np.stack([_values(at) for at in range(len(METRICS))])
+_ACTIVE_AT: Final = HEADER_BYTES + 4 * METRICS.index("active")
 _METRIC_ROWS: Final = np.arange(len(METRICS))[:, None]
 
 
@@ -110,14 +111,7 @@ class UseBlock:
     @classmethod
     def unpacked(cls, node: NodeName, steps: int, stored: bytes) -> UseBlock:
         """From what `pack` made. Raises BadPackingError."""
-        try:
-            packed = _UNPACK.decode(unpack(stored))
-        except msgspec.MsgspecError as error:
-            raise BadPackingError(str(error)) from error
-        size = steps * RECORD_BYTES
-        if len(packed.records) != size * len(packed.boards):
-            raise BadPackingError(f"{len(packed.records)} bytes are not records of {len(packed.boards)} GPUs")
-        found = cls(steps)
+        packed, size, found = _read(steps, stored), steps * RECORD_BYTES, cls(steps)
         for at, (gpu, uuid) in enumerate(packed.boards):
             board = _whole(node, gpu), _unpacked_uuid(uuid)
             found._rows[board] = bytearray(packed.records[at * size : (at + 1) * size])
@@ -128,6 +122,59 @@ class UseBlock:
             self._rows[board] = bytearray(self.steps * RECORD_BYTES)
         self._rows[board][step :: self.steps] = record
         return True
+
+
+class BlockActivity(NamedTuple):
+    """How active GPUs were in a block: for each, sums of its first 0, 1, 2 ... steps: of known minutes, and of their means."""
+
+    gpus: tuple[DeviceId, ...]
+    minutes: npt.NDArray[np.int64]
+    half_percents: npt.NDArray[np.int64]
+
+
+def block_activity(node: NodeName, steps: int, stored: bytes, minutes_max: int) -> BlockActivity:
+    """Of what `pack` made; a step has so many minutes at most. Raises BadPackingError.
+
+    Where steps are minutes, a record covers samples: it counts as one.
+    """
+    packed = _read(steps, stored)
+    codes = np.frombuffer(packed.records, np.uint8).reshape(len(packed.boards), RECORD_BYTES, steps).astype(np.int64)
+    active = codes[:, _ACTIVE_AT]
+    minutes = np.where(active > 0, np.minimum(codes[:, 1] * 256 + codes[:, 2], minutes_max), 0)
+    half_percents = minutes * (active - 1)
+    places = [_whole(node, short) for short, _ in packed.boards]
+    gpus = tuple(dict.fromkeys(places))
+    if len(gpus) < len(places):
+        minutes, half_percents = _together([gpus.index(gpu) for gpu in places], minutes, half_percents, minutes_max)
+    return BlockActivity(gpus, _sums(minutes), _sums(half_percents))
+
+
+def _together(
+    rows: list[int], minutes: npt.NDArray[np.int64], half_percents: npt.NDArray[np.int64], minutes_max: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Boards that followed each other in one place add up; where both can't be, the one of which more is known counts."""
+    known = np.zeros((max(rows) + 1, minutes.shape[1]), np.int64)
+    active = np.zeros_like(known)
+    for row, own, means in zip(rows, minutes, half_percents, strict=True):
+        is_more = (own > known[row]) | ((own == known[row]) & (means > active[row]))
+        both = known[row] + own <= minutes_max
+        active[row] = np.where(both, active[row] + means, np.where(is_more, means, active[row]))
+        known[row] = np.where(both, known[row] + own, np.maximum(known[row], own))
+    return known, active
+
+
+def _sums(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.concatenate((np.zeros((len(values), 1), np.int64), np.cumsum(values, 1)), 1)
+
+
+def _read(steps: int, stored: bytes) -> _Packed:
+    try:
+        packed = _UNPACK.decode(unpack(stored))
+    except msgspec.MsgspecError as error:
+        raise BadPackingError(str(error)) from error
+    if len(packed.records) != steps * RECORD_BYTES * len(packed.boards):
+        raise BadPackingError(f"{len(packed.records)} bytes are not records of {len(packed.boards)} GPUs")
+    return packed
 
 
 def _rolled_figures(means: npt.NDArray[np.uint8], least: npt.NDArray[np.uint8], covers: npt.NDArray[np.int64]) -> bytes:

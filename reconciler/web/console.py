@@ -8,6 +8,7 @@ from reconciler.access.code_flow import CodeFlow
 from reconciler.access.session_keeper import SessionKeeper
 from reconciler.api.services import Services
 from reconciler.web.cluster_pages import ClusterPages
+from reconciler.web.gpu_use_pages import GpuUsePages
 from reconciler.web.health_pages import HealthPages
 from reconciler.web.intervention_pages import InterventionPages
 from reconciler.web.job_pages import JobPages
@@ -47,5 +48,6 @@ def console_routers(
         HealthPages(services, sights).router,
         NodePages(services, sights).router,
         QueueUsePages(services, past).router,
+        GpuUsePages(services).router,
         TimePages(services, sights, past, memo).router,
     )

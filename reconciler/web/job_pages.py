@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse
 
 from reconciler.access.rights import Rights
 from reconciler.api.cursors import CURSOR_MAX
+from reconciler.api.gpu_routes import job_history
 from reconciler.api.intervention_requests import InterventionRequests
 from reconciler.api.job_reader import JobFilter, JobReader
 from reconciler.api.job_requests import JobRequests, JobVerb
@@ -25,14 +26,18 @@ from reconciler.api.views import job_view
 from reconciler.lifecycle.jobs.tail import Read, start_of_last_lines
 from reconciler.model.job_record import TERMINAL, JobRecord, JobState
 from reconciler.model.task_log import GapNotice, offset_after
+from reconciler.protocols.gpu_use import STEPS
 from reconciler.protocols.job_source import JobOrder
+from reconciler.web.gpu_use_rows import holder_of
 from reconciler.web.intervention_pages import offered
 from reconciler.web.job_map import JobMap, job_map
 from reconciler.web.job_timeline import JobTimeline, job_timeline
+from reconciler.web.job_use import LOOKS_BACK, job_use_picture
 from reconciler.web.origins import Piece, linked
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page, require_origin
 from reconciler.web.submit_pages import gpu_types_of, open_queues
+from reconciler.web.time_window import window_asked
 from solver.model.workload import JobName
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Inadmissible, Waits
@@ -139,6 +144,7 @@ class JobPages:
             "may_read": may_read,
             "places": self._places(view),
             "timeline": self._timeline(view, why, events),
+            **self._used(record.name),
             "checkpoints": kept[:CHECKPOINTS],
             "has_older_checkpoints": len(kept) > CHECKPOINTS,
         }
@@ -150,6 +156,22 @@ class JobPages:
             return job_map(view.tasks, self._services.snapshot().nodes) if view.tasks else None
         except NotReadyError:
             return None
+
+    def _used(self, name: JobName) -> dict[str, object]:
+        """What its GPUs do now, and did in the last hours, as far as that is known."""
+        shown = window_asked(LOOKS_BACK, "now", self._services.clock.now())
+        uses, placements = self._services.use.past, self._services.placements
+        picture = None
+        if uses is not None and placements is not None:
+            told = job_history(name, uses, placements.of_job(name, PLACEMENTS), "minute", shown.past)
+            picture = job_use_picture(told.points, STEPS["minute"], shown)
+        try:
+            snapshot = self._services.snapshot()
+        except NotReadyError:
+            return {"used_now": None, "used": picture, "used_in": shown}
+        known = next((job for job in snapshot.jobs if job.name == name), None)
+        now = holder_of(self._services.use.latest.of(snapshot), name, known)
+        return {"used_now": now, "used": picture, "used_in": shown}
 
     def _timeline(self, view: JobView, why: Why, events: EventList) -> JobTimeline:
         """What it was and held when."""

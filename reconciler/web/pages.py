@@ -31,6 +31,7 @@ _NAVIGATION: Final = (
     ("/", "Cluster"),
     ("/queues", "Queues"),
     ("/jobs", "Jobs"),
+    ("/use", "Use"),
     ("/time", "Time"),
     ("/rounds", "Rounds"),
     ("/policy", "Policy"),

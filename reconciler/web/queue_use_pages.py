@@ -7,9 +7,14 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
+from reconciler.access.rights import Rights
+from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.api.timeline import rows_below
 from reconciler.api.timeline_routes import queue_asked
+from reconciler.control.use_summary import added_up
+from reconciler.web.gpu_use_pages import budgets_seen
+from reconciler.web.gpu_use_rows import BudgetRow, UseRow, budget_rows, queue_rows
 from reconciler.web.origins import document_link
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import page
@@ -19,6 +24,7 @@ from reconciler.web.time_window import FORMS, address, window_asked
 from reconciler.web.use_picture import use_picture
 from solver.model.cluster import GpuType
 from solver.model.workload import QueueName
+from solver.policy.tree import QueueTree
 
 SINCE: Final = "7d ago"
 TO: Final = "now"
@@ -64,6 +70,8 @@ class QueueUsePages:
             link=document_link(own.origin),
             picture=use_picture(chosen, used, order, lines.get(chosen), shown, QueueColours.of(policy)),
             line=lines.get(chosen),
+            used_now=self._used_now(own.name),
+            budgets=self._budgets(own.name, request.state.rights),
             types=[(each, address(path, ("type", each), stated)) for each in types],
             chosen=chosen,
             below=[each.name for each in policy.queues if each.parent == name],
@@ -79,6 +87,22 @@ class QueueUsePages:
             ],
             in_time=address("/time", ("by", "queue"), ("queue", queue)),
         )
+
+    def _used_now(self, name: QueueName) -> list[UseRow]:
+        """What the GPUs do that it holds, with the queues below it, by type; [] before a pass has looked."""
+        try:
+            use = self._services.use.latest.of(self._services.snapshot())
+        except NotReadyError:
+            return []
+        _, policy = self._services.policy()
+        sums = added_up(use.queues, {queue.name: queue.parent for queue in policy.queues})
+        return queue_rows({name: sums.get(name, ())})
+
+    def _budgets(self, name: QueueName, rights: Rights) -> list[BudgetRow]:
+        """Those that count what it holds: its own, and those of queues above it."""
+        _, policy = self._services.policy()
+        path = QueueTree.of(policy).path(name)
+        return budget_rows((each for each in budgets_seen(self._services, rights) if each.queue in path), document_link)
 
 
 def _held(held: Mapping[GpuType, Mapping[QueueName, Sequence[int]]], gpu_type: GpuType) -> int:

@@ -174,13 +174,24 @@ class TaskLogs(Document, frozen=True):
     max_per_task: Memory = Memory(2**30)
 
 
+class GpuPeak(Document, frozen=True):
+    """What a GPU of a type can do at most: 10^12 floating point operations a second, as jobs count theirs."""
+
+    gpu_type: GpuType
+    tflops: float
+
+
 class GpuUseRecords(Document, frozen=True):
-    """How often GPUs are asked what they do, and for how long what came of it is kept, by minutes, hours and days."""
+    """How often GPUs are asked what they do, and for how long what came of it is kept, by minutes, hours and days.
+
+    `peaks`: what MFU is measured by, where that is to be something else than what is known of a type.
+    """
 
     sample_every: Duration = Duration(5_000)
     keep_minutes: Duration = Duration(2 * 86_400_000)
     keep_hours: Duration = Duration(90 * 86_400_000)
     keep_days: Duration = Duration(1_830 * 86_400_000)
+    peaks: tuple[GpuPeak, ...] = ()
 
 
 class SchedulingPolicy(Document, frozen=True):
@@ -310,6 +321,9 @@ def policy_of(
         msgspec.structs.replace(
             scheduling,
             gpu_types=by_name(scheduling.gpu_types),
+            gpu_use=msgspec.structs.replace(
+                scheduling.gpu_use, peaks=tuple(sorted(scheduling.gpu_use.peaks, key=lambda known: known.gpu_type))
+            ),
             host_share=tuple(sorted(scheduling.host_share, key=lambda known: known.pool)),
         ),
         tuple(sorted((_sorted_lists(known) for known in sharing), key=lambda known: known.name)),

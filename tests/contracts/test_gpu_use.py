@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.model.gpu_use import GpuMinute, NodeMinute, UseFigures, UseSource, UseSpread, record_of
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.gpu_use import GpuPast, UseStep
+from reconciler.protocols.gpu_use import STEPS, GpuPast, UseStep, UseStretch
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Instant
 from tests.contracts.stores import Stores, lead
@@ -154,3 +154,40 @@ def test_a_leader_of_before_keeps_and_deletes_nothing(stores: Stores) -> None:
     with pytest.raises(StaleEpochError):
         stores.gpu_uses.prune(old, "minute", START.after(DAY))
     assert figures(stores, "minute") == [(0, 1.0, 12)]
+
+
+def activity(stores: Stores, step: UseStep, *starts: int, steps: int = 1) -> dict[int, tuple[int, int]]:
+    """Of n1/0, in so many steps from each of these on."""
+    wanted = {UseStretch(START.after(at), START.after(at + steps * STEPS[step])) for at in starts}
+    found = stores.gpu_uses.active(step, {N1: wanted})
+    return {
+        stretch.start - START: (active.minutes, active.half_percents)
+        for stretch, active in found.get((N1, DeviceId("n1/0")), {}).items()
+    }
+
+
+def test_how_active_gpus_were_in_chosen_stretches_adds_up(stores: Stores) -> None:
+    epoch = lead(stores)
+    stores.gpu_uses.keep(epoch, {N1: [minute(at, 20.0 if at < 60 else 50.5) for at in range(90)]})
+    assert activity(stores, "minute", 0, 60 * MINUTE, 95 * MINUTE) == {0: (1, 40), 60 * MINUTE: (1, 101)}
+    assert activity(stores, "hour", 0, HOUR, 2 * HOUR) == {0: (60, 60 * 40), HOUR: (30, 30 * 101)}
+    # Half per cents are a day's steps, too.
+    assert activity(stores, "day", 0, DAY) == {0: (90, 90 * 60)}
+    assert activity(stores, "minute", 50 * MINUTE, steps=20) == {50 * MINUTE: (20, 10 * 40 + 10 * 101)}
+    assert activity(stores, "minute", -70 * MINUTE, steps=300) == {-70 * MINUTE: (90, 60 * 40 + 30 * 101)}
+    nowhere = {N2: {UseStretch(START, START.after(DAY))}}
+    assert stores.gpu_uses.active("day", nowhere) == stores.gpu_uses.active("hour", {}) == {}
+
+
+def test_two_boards_that_follow_each_other_in_one_place_add_up_and_never_to_more_than_there_is(stores: Stores) -> None:
+    epoch, other = lead(stores), "GPU-other"
+    after = [
+        NodeMinute(one.start, (GpuMinute(one.gpus[0].gpu, other, one.gpus[0].record),))
+        for one in (minute(at, 100.0) for at in range(30, 60))
+    ]
+    stores.gpu_uses.keep(epoch, {N1: [minute(at, 10.0) for at in range(30)]})
+    stores.gpu_uses.keep(epoch, {N1: after})
+    assert activity(stores, "hour", 0) == {0: (60, 30 * 20 + 30 * 200)}
+    stores.gpu_uses.keep(epoch, {N1: [minute(at, 10.0) for at in range(30, 40)]})
+    assert activity(stores, "hour", 0) == {0: (40, 40 * 20)}
+    assert activity(stores, "minute", 35 * MINUTE) == {35 * MINUTE: (1, 200)}

@@ -32,11 +32,20 @@ class GpuKind(NamedTuple):
 class HeldPiece(NamedTuple):
     """What a placement held of one kind of GPUs on one node, within the window."""
 
-    placement: Placement
+    of: NodePlacement
     kind: GpuKind
     since: Instant
     until: Instant
-    milli: int
+
+    @property
+    def placement(self) -> Placement:
+        """Of all nodes."""
+        return self.of.placement
+
+    @property
+    def milli(self) -> int:
+        """Thousandths of GPUs, all the time."""
+        return int(self.of.gpus)
 
     @property
     def amount(self) -> int:
@@ -185,11 +194,11 @@ def _pieces(
             if over <= at or begun >= until:
                 continue
             if at < begun:
-                yield HeldPiece(one.placement, unknown, Instant(at), Instant(begun), int(one.gpus))
+                yield HeldPiece(one, unknown, Instant(at), Instant(begun))
             first, at = max(begun, at), min(over, until)
-            yield HeldPiece(one.placement, kind, Instant(first), Instant(at), int(one.gpus))
+            yield HeldPiece(one, kind, Instant(first), Instant(at))
         if at < until:
-            yield HeldPiece(one.placement, unknown, Instant(at), Instant(until), int(one.gpus))
+            yield HeldPiece(one, unknown, Instant(at), Instant(until))
 
 
 def _kinds(account: GpuAccount, spans: Iterable[CapacitySpan]) -> Iterator[tuple[int, int, GpuKind]]:

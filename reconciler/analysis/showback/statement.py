@@ -27,8 +27,17 @@ _FAILED: Final[frozenset[PlacementEnd]] = frozenset({"failed", "lost", *get_args
 _UNTIL_NOW: Final = 2**62
 
 Attempt = tuple[JobName, int]
-MeasuredUse = Callable[[HeldPiece], int | None]
-"""How much of what was held was used, in the account's units; None: that was not measured."""
+
+
+class UsedTime(NamedTuple):
+    """Of what was held, in the account's units: as much as was `measured`, and `active` of that."""
+
+    measured: int
+    active: int
+
+
+MeasuredUse = Callable[[HeldPiece], UsedTime | None]
+"""What is known of the use of what was held; None: nothing was measured."""
 
 
 class ShowbackRow(Document, frozen=True, omit_defaults=False):
@@ -147,7 +156,7 @@ def statement_of(account: GpuAccount, facts: JobFacts, tariff: Tariff, by: Showb
         key = _key(by, placement.queue, placement.user, priority_class, job, kind.gpu_type, is_hidden=hidden)
         total = sums[key]
         total.allocated += piece.amount
-        _add_use(total, piece, facts.used(piece))
+        _add_use(total, facts.used(piece))
         _add_loss(total, piece, ends.get((job, placement.attempt), ""), facts.saved.get((job, placement.attempt)))
         named = (key.user, job if by == "job" and not hidden else "", hidden and by in ("user", "job"))
         for priced in tariff.priced(piece, priority_class):
@@ -192,10 +201,10 @@ def _waiting_key(by: ShowbackBy, job: PastJob, facts: JobFacts) -> _Key:
     return _key(by, job.queue, job.user, facts.class_of(job.name), job.name, gpu_type, is_hidden=hidden)
 
 
-def _add_use(total: _Sum, piece: HeldPiece, used: int | None) -> None:
+def _add_use(total: _Sum, used: UsedTime | None) -> None:
     if used is not None:
-        total.active = (total.active or 0) + used
-        total.measured += piece.amount
+        total.active = (total.active or 0) + used.active
+        total.measured += used.measured
 
 
 def _add_loss(total: _Sum, piece: HeldPiece, ended: PlacementEnd, saved_at: Instant | None) -> None:

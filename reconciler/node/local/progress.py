@@ -16,10 +16,12 @@ BYTES_MAX: Final = 4_096
 
 
 class ReportedProgress(msgspec.Struct, frozen=True):
-    """`step`: the last one done; `rate`: how many in a second, 0 where the task does not say."""
+    """`step`: the last one done; `rate`, `flops`, `tokens`: how many in a second, 0 where the task does not say."""
 
     step: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     rate: Annotated[float, msgspec.Meta(ge=0, le=1e12)] = 0.0
+    flops: Annotated[float, msgspec.Meta(ge=0, le=1e21)] = 0.0
+    tokens: Annotated[float, msgspec.Meta(ge=0, le=1e15)] = 0.0
 
 
 def said_progress(path: Path) -> tuple[Progress | None, str]:
@@ -36,7 +38,7 @@ def said_progress(path: Path) -> tuple[Progress | None, str]:
         text = os.read(file, BYTES_MAX) if stat.S_ISREG(found.st_mode) else b""
         said = msgspec.json.decode(text, type=ReportedProgress)
     except msgspec.DecodeError as error:
-        return None, f'its progress file is not {{"step": …, "rate": …}}: {error}'
+        return None, f'its progress file is not {{"step": …, "rate": …, "flops": …, "tokens": …}}: {error}'
     finally:
         os.close(file)
-    return Progress(said.step, said.rate, Instant(found.st_mtime_ns // 1_000_000)), ""
+    return Progress(said.step, said.rate, Instant(found.st_mtime_ns // 1_000_000), said.flops, said.tokens), ""

@@ -18,10 +18,12 @@ from reconciler.api.showback_payloads import Showback
 from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.documents.operations import Operations
 from reconciler.model.clock import VirtualClock
+from reconciler.model.gpu_use import GpuMinute, NodeMinute, UseFigures, UseSpread, record_of
 from reconciler.model.job_record import JobOutcome
 from reconciler.model.rate_card import Price, Rate, RateCard
 from reconciler.protocols.capacity import DeviceState, NodeCapacity
 from reconciler.protocols.placements import NodePlacement, Placements
+from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 from tests.contracts.simulated_worlds import NODES
@@ -29,7 +31,7 @@ from tests.reconciler.api.conftest import H100, NOW, TOKEN, Site, spec
 from tests.reconciler.api.people import client_of, serving
 from tests.reconciler.api.test_timeline import gpus
 
-HOUR = 3_600_000
+HOUR, MINUTE = 3_600_000, 60_000
 START, END = str(NOW.after(-HOUR)), str(NOW.after(3 * HOUR))
 CARD = RateCard("card", NOW, "EUR", (Rate(Price.parse("2.5")),))
 EVERY_BY: tuple[ShowbackBy, ...] = ("queue", "user", "class", "job", "gpu-type")
@@ -83,6 +85,26 @@ def test_what_each_had_and_what_became_of_the_rest(client: Client) -> None:
     assert sum(row.allocated for row in found.capacity) == 6 * 3600
     assert (found.overheld, found.currency, found.charges, found.unwatched_seconds) == (Decimal(0), "", (), 0.0)
     assert {row.active for row in found.rows} == {row.cost for row in found.rows} == {None}
+
+
+def test_what_was_measured_is_active_or_idle_held_and_nothing_is_counted_twice(ran: Site) -> None:
+    """`holds` has GPU 3 of n2; in its second hour that is known by the minute, in its third not at all."""
+    first, device = Instant(-(-NOW // HOUR) * HOUR), DeviceId("n2/3")
+    use = record_of(UseFigures("gpm", 12, active=UseSpread(25.0)))
+    told = [NodeMinute(first.after(at * MINUTE), (GpuMinute(device, "GPU-3", use),)) for at in range(60)]
+    ran.store.gpu_uses.keep(ran.epoch(), {NodeName("n2"): told})
+    services = replace(ran.services(), clock=VirtualClock(NOW.after(3 * HOUR)))
+    with ApiServer(services, Guard(TOKEN, user="alice")) as server, Client(server.url, TOKEN) as client:
+        rows = {row.name: row for row in client.past.showback("job", START, END).rows}
+        capacity = client.past.showback("job", START, END).capacity
+    figures = {name: (row.active, row.idle_held, row.unmeasured) for name, row in rows.items()}
+    assert figures == {
+        "holds": (Decimal(900), Decimal(2700), Decimal(2 * 3600)),
+        "done": (None, None, Decimal(3 * 3600)),
+    }
+    used = sum((row.active or 0) + (row.idle_held or 0) + row.unmeasured for row in rows.values())
+    others = sum(row.idle + row.reserved + row.unhealthy + row.partitioning for row in capacity)
+    assert used + others == sum(row.capacity for row in capacity)
 
 
 @pytest.mark.usefixtures("ran")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,6 +17,7 @@ import pytest
 from reconciler.cli import showback
 from reconciler.cli.exits import ExitCode
 from reconciler.documents.operations import Operations
+from reconciler.model.gpu_use import GpuMinute, NodeMinute, UseFigures, UseSpread, record_of
 from reconciler.model.rate_card import Price, Rate, RateCard
 from reconciler.protocols.capacity import NodeCapacity
 from solver.model.cluster import DeviceId, GpuType, NodeName
@@ -25,7 +28,7 @@ from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import NOW, Site
 from tests.reconciler.cli.conftest import Now, Quorate, on, submitted
 
-HOUR = 3_600_000
+HOUR, MINUTE = 3_600_000, 60_000
 CARD = RateCard("rates", NOW, "EUR", (Rate(Price.parse("2.5")),))
 
 
@@ -77,16 +80,46 @@ def test_tables_of_what_became_of_all_gpus_and_what_had_them(quorate: Quorate) -
         "b 1.00 0.00 0.00 1.00",
         "",
         "GPU-hours. EVICTED and FAILED are work lost since the last checkpoint.",
-        "How much of what was allocated was active is unknown: it is not measured.",
+        "How much of what was allocated was active is unknown: nothing was measured.",
     ]
     assert ran.err == ""
 
 
+def half_active(cluster: Cluster, minutes: int = 30) -> None:
+    """For so long from its first whole minute on, the GPU that `b` holds is half active."""
+    node, use = NODES[0].name, UseFigures("gpm", 12, active=UseSpread(50.0))
+    first = -(-NOW.after(HOUR) // MINUTE) * MINUTE
+    told = [
+        NodeMinute(Instant(first + at * MINUTE), (GpuMinute(DeviceId(f"{node}/2"), "GPU-b", record_of(use)),))
+        for at in range(minutes)
+    ]
+    cluster.site.store.gpu_uses.keep(cluster.site.epoch(), {node: told})
+
+
+def test_what_was_measured_is_active_or_idle_held_and_the_rest_is_unknown(cluster: Cluster, quorate: Quorate) -> None:
+    half_active(cluster)
+    ran = quorate("showback", "--from", "2h", "--by", "job")
+    assert [" ".join(line.split()) for line in ran.out.splitlines()][-6:] == [
+        "JOB ALLOCATED ACTIVE IDLE-HELD EVICTED FAILED WAITING",
+        "a 2.00 ? ? 2.00 0.00 1.00",
+        "b 1.00 0.25+? 0.25+? 0.00 0.00 1.00",
+        "",
+        "GPU-hours. EVICTED and FAILED are work lost since the last checkpoint.",
+        "ACTIVE and IDLE-HELD are what was measured of ALLOCATED; +?: not all was.",
+    ]
+    rows = list(csv.DictReader(io.StringIO(quorate("showback", "--by", "job", "-o", "csv").out)))
+    assert [(row["name"], row["active"], row["idle_held"], row["unmeasured"]) for row in rows] == [
+        ("a", "", "", "7200"),
+        ("b", "900", "900", "1800"),
+    ]
+
+
 def test_tables_fit_80_columns(cluster: Cluster, quorate: Quorate) -> None:
     cluster.price(CARD)
+    half_active(cluster)
     for by in ("queue", "user", "class", "job", "gpu-type"):
         ran = quorate("showback", "--from", "2h", "--by", by)
-        assert max(map(len, ran.out.splitlines())) <= 80
+        assert [line for line in ran.out.splitlines() if len(line) > 80] == []
         assert "EUR" in ran.out
 
 
@@ -116,6 +149,41 @@ def test_exact_seconds_for_programs(cluster: Cluster, quorate: Quorate) -> None:
     ]
 
 
+def test_a_parquet_file_has_the_same_rows_and_says_of_which_window(
+    cluster: Cluster, quorate: Quorate, tmp_path: Path
+) -> None:
+    from pyarrow import parquet
+
+    cluster.price(CARD)
+    half_active(cluster)
+    file = tmp_path / "rows.parquet"
+    ran = quorate("showback", "--from", "2h", "--by", "job", "-o", "parquet", "--out", str(file))
+    assert (ran.exit_code, ran.out, ran.err) == (ExitCode.OK, "", "")
+    table = parquet.read_table(file)
+    rows = json.loads(quorate("showback", "--from", "2h", "--by", "job", "-o", "json").out)["rows"]
+    named = [{re.sub("[A-Z]", lambda it: f"_{it[0].lower()}", name): row[name] for name in row} for row in rows]
+    assert set(table.column_names) == set(named[0])
+    for read, told in zip(table.to_pylist(), named, strict=True):
+        assert read == {name: Decimal(told[name]) if isinstance(read[name], Decimal) else told[name] for name in told}
+    assert [row["active"] for row in table.to_pylist()] == [None, Decimal(900)]
+    assert table.schema.metadata == {
+        b"quorate.by": b"job",
+        b"quorate.start": str(NOW).encode(),
+        b"quorate.end": str(NOW.after(2 * HOUR)).encode(),
+        b"quorate.currency": b"EUR",
+    }
+
+
+@pytest.mark.usefixtures("cluster")
+def test_without_the_library_for_parquet_it_is_told_what_to_install(
+    quorate: Quorate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    ran = quorate("showback", "-o", "parquet", "--out", str(tmp_path / "rows"))
+    assert (ran.exit_code, list(tmp_path.glob("rows"))) == (ExitCode.ERROR, [])
+    assert "pip install 'quorate[parquet]'" in ran.err
+
+
 def test_dates_begin_in_the_zone_that_is_asked_for(cluster: Cluster, quorate: Quorate) -> None:
     def begun(*arguments: str) -> str:
         return str(json.loads(quorate("showback", *arguments, "-o", "json").out)["askedFrom"])
@@ -133,6 +201,7 @@ def test_dates_begin_in_the_zone_that_is_asked_for(cluster: Cluster, quorate: Qu
         (("--time-zone", "Mars"), "there is no time zone Mars"),
         (("--from", "yesterday"), "from: "),
         (("-o", "focus"), "nothing has a price"),
+        (("-o", "parquet"), "-o parquet needs a file"),
         (("--issued", __file__), "--issued is for -o focus"),
         (("-o", "focus", "--issued", __file__), "it does not have the columns of such an export"),
     ],

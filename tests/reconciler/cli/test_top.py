@@ -17,15 +17,16 @@ from reconciler.cli import tables
 from reconciler.cli.top import row_of
 from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendReports
 from reconciler.protocols.backend import MemoryUse, Progress, TaskState, TaskStatus
-from solver.model.cluster import NodeName
+from solver.model.cluster import GpuType, NodeName
 from solver.model.quantities import Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
+from solver.policy.policy import GpuPeak
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import NOW, Site
 from tests.reconciler.cli.conftest import Now, Quorate, on, submitted
 
 SHOWN = """\
-NAME   QUEUE  STATE     TASKS  GPUS  RUNNING FOR  STEP  STEPS/S      MEMORY  ACTIVE  IDLE FOR
+NAME   QUEUE  STATE     TASKS  GPUS  RUNNING FOR  STEP  STEPS/S      MEMORY  ACTIVE  MFU  IDLE FOR
 llama  team   starting    2/2     4               1200      2.5  1.3Gi/64Gi
 small  team   starting    0/1     1
 """
@@ -61,6 +62,35 @@ def sight(site: Site, *tasks: TaskStatus) -> None:
 
 def test_it_shows_what_holds_devices_and_how_far_it_is(quorate: Quorate) -> None:
     assert quorate("top") == (0, SHOWN, "")
+
+
+def test_mfu_where_a_job_reports_its_operations(site: Site, now: Now, quorate: Quorate) -> None:
+    now.instant = NOW.after(1_000)
+    policy = site.policy
+    records = msgspec.structs.replace(policy.scheduling.gpu_use, peaks=(GpuPeak(GpuType("H100"), 1_000.0),))
+    scheduling = msgspec.structs.replace(policy.scheduling, gpu_use=records)
+    site.policy = msgspec.structs.replace(policy, scheduling=scheduling)
+
+    def reports(flops: float, tokens: float = 0.0) -> None:
+        said = Progress(7, 1.0, NOW, flops, tokens)
+        sight(site, msgspec.structs.replace(task(0), progress=said), task(1))
+
+    reports(820e12, 12_300)
+    assert quorate("top").out.splitlines()[1].split()[-1] == "41%"
+    assert (
+        "Reports    MFU 41.0 % of 2 PFLOP/s, 820 TFLOP/s on 2 GPUs, 12.3 ktokens/s" in quorate("describe", "llama").out
+    )
+    assert quorate("gpus", "--by", "queue").out.splitlines()[:2] == [
+        "QUEUE  GPU TYPE  ALLOCATED  ACTIVE/ALLOCATED       MFU",
+        "team   H100              5                 -  41% of 2",
+    ]
+    assert quorate("gpus", "--by", "type").out.splitlines()[1].endswith("  41% of 2")
+    (line,) = json.loads(quorate("gpus", "-o", "json").out)["work"]
+    assert (line["queue"], line["work"]["mfu"]) == ("team", 0.41)
+    # More than there can be is a wrong report, and no MFU.
+    reports(2_500e12)
+    assert "MFU unknown: that is more than the 2 PFLOP/s that they can do" in quorate("describe", "llama").out
+    assert "MFU" not in quorate("gpus", "--by", "queue").out
 
 
 def test_as_data(quorate: Quorate) -> None:
@@ -116,4 +146,4 @@ def test_what_nobody_knows_is_empty() -> None:
         JobName("job"), QueueName("q"), "running", 1, 1, 1, MilliGpu(500), NOW, active_at=Instant(NOW - 90_000)
     )
     later = NOW.after(60_000)
-    assert row_of(line, later) == ["job", "q", "running", "1/1", "0.5", "1m", "", "", "", "", "2m30s"]
+    assert row_of(line, later) == ["job", "q", "running", "1/1", "0.5", "1m", "", "", "", "", "", "2m30s"]

@@ -46,6 +46,36 @@ def test_problems_are_found(entries: tuple[str, ...], problems: list[tuple[str, 
     assert sorted(codes(weights(*entries))) == sorted(problems)
 
 
+def peaks(*entries: str) -> dict[str, str]:
+    """Likewise, with what GPUs can do at most."""
+    settings = (
+        "apiVersion: quorate.dev/v1\nkind: SchedulingPolicy\nmetadata: {name: s}\nspec: {gpuUse: {peaks: [%s]}}\n"
+    )
+    pools = {"cluster-state/big.yaml": POOL, "cluster-state/old.yaml": OTHER}
+    return pools | {"policies/s.yaml": settings % ", ".join(entries)}
+
+
+@pytest.mark.parametrize(
+    ("entries", "problems"),
+    [
+        (("{gpuType: H100, tflops: 989.4}", "{gpuType: A100, tflops: 312}"), []),
+        (("{gpuType: H10, tflops: 4}",), [("s.yaml:4:35", "unknown-gpu-type")]),
+        (("{gpuType: H100, tflops: 4}", "{gpuType: H100, tflops: 2}"), [("s.yaml:4:63", "duplicate-gpu-type")]),
+        (("{gpuType: H100, tflops: 0}",), [("s.yaml:4:49", "out-of-range")]),
+        (("{gpuType: H100}",), [("s.yaml:4:25", "missing-field")]),
+    ],
+)
+def test_problems_of_peaks_are_found(entries: tuple[str, ...], problems: list[tuple[str, str]]) -> None:
+    assert sorted(codes(peaks(*entries))) == sorted(problems)
+
+
+def test_the_order_of_peaks_means_nothing() -> None:
+    entries = ("{gpuType: H100, tflops: 800}", "{gpuType: A100, tflops: 300}")
+    one, other = (reading(peaks(*order)).checked().policy for order in (entries, entries[::-1]))
+    assert one.digest == other.digest
+    assert [(known.gpu_type, known.tflops) for known in one.scheduling.gpu_use.peaks] == [("A100", 300), ("H100", 800)]
+
+
 def test_an_unknown_type_is_told_with_the_nearest() -> None:
     (problem,) = reading(weights("{gpuType: H10, weight: 4}")).problems
     assert "H100" in problem.fix

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import structlog
 
+from reconciler.control.control import PolicyInForce
+from reconciler.control.lending import with_lent
 from reconciler.control.metrics import Metrics
-from reconciler.control.queue_use import queue_uses
+from reconciler.control.queue_use import QueueUses, queue_uses
 from reconciler.control.runner import LoopStatus
+from reconciler.documents.operations import Operations
 from reconciler.model.clock import VirtualClock
 from reconciler.model.git_status import PolicyCondition, PolicyStatus
 from reconciler.server.plane_figures import PlaneFigures
 from reconciler.server.reporter import Reporter
+from reconciler.server.services import ControlPlaneView
 from reconciler.store.figures import StoreFigures
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
-from solver.model.workload import QueueName
+from solver.model.workload import JobName, QueueName
 from solver.policy.policy import Queue, Quota, policy_of
 from tests.reconciler.control.plane import Site, site_at
+from tests.reconciler.control.test_lending import policy, queue, running, world
 
 H100 = GpuType("H100")
 POLICY = policy_of(
@@ -80,6 +88,27 @@ def test_queues_have_what_those_below_them_have(site: Site) -> None:
     assert told["quorate_gpus_stranded", "H100"] == 1.0, (
         "of the node with one that is held, three of four would be one job's"
     )
+
+
+@pytest.mark.parametrize("is_lent", [False, True])
+def test_while_gpus_are_lent_a_queue_has_the_max_that_git_states(is_lent: bool) -> None:
+    """Rounds go by a lower one, which is theirs alone."""
+    rules = policy(queue("research", 4, 16), queue("other", 4))
+    seen = world(running("idle", "research"), nodes=2)
+    decided, of_round = with_lent(seen, rules, [JobName("idle")] if is_lent else [])
+    assert (of_round is rules) is not is_lent
+    awaited: QueueUses = Future()
+    awaited.set_result(tuple(use for _, use in queue_uses(decided, of_round)))
+    last: Any = SimpleNamespace(snapshot=decided, policy=of_round, uses=awaited)
+    runner: Any = SimpleNamespace(status=LoopStatus("leading", last=last))
+    standing: Any = SimpleNamespace(current=lambda: PolicyInForce("abc", rules, (), Operations()))
+    nothing: Any = None
+    view = ControlPlaneView(nothing, standing, runner, nothing)
+    collector = PlaneFigures(lambda: runner.status, policy_status, view.queue_uses)
+    told = {(s.name, *s.labels.values()): s.value for family in collector.collect() for s in family.samples}
+    of_queue = {name: told[f"quorate_queue_gpus_{name}", "research", "H100"] for name in ("held", "max", "guaranteed")}
+    assert of_queue == {"held": 8.0, "max": 16.0, "guaranteed": 4.0}
+    assert not [labels for labels in told if "lent:research" in labels]
 
 
 def test_names_of_queues_that_policy_does_not_know_make_no_series(site: Site) -> None:

@@ -8,8 +8,15 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from reconciler.analysis.showback.account import account_of
-from reconciler.analysis.showback.statement import JobFacts, ShowbackBy, ShowbackRow, ShowbackStatement, statement_of
+from reconciler.analysis.showback.account import HeldPiece, account_of
+from reconciler.analysis.showback.statement import (
+    JobFacts,
+    ShowbackBy,
+    ShowbackRow,
+    ShowbackStatement,
+    UsedTime,
+    statement_of,
+)
 from reconciler.analysis.showback.tariff import Per, Tariff, hours_of
 from reconciler.model.rate_card import Price, Rate, RateCard
 from reconciler.protocols.past_jobs import PastJob
@@ -157,9 +164,10 @@ def test_what_is_not_measured_is_unknown_and_never_nothing() -> None:
         Decimal(7200),
     )
 
-    known = facts_of(used=lambda piece: piece.amount // 4 if piece.placement.job == "a" else None)
+    half = UsedTime(HOUR * 500, HOUR * 125)
+    known = facts_of(used=lambda piece: half if piece.placement.job == "a" else None)
     (row,) = told(*held, by="queue", facts=known).rows
-    assert (row.active, row.idle_held, row.unmeasured) == (Decimal(900), Decimal(2700), Decimal(3600))
+    assert (row.active, row.idle_held, row.unmeasured) == (Decimal(450), Decimal(1350), Decimal(5400))
 
 
 def test_what_a_caller_may_not_see_is_one_row_without_a_name() -> None:
@@ -226,6 +234,13 @@ def test_charges_divide_the_time_by_day() -> None:
     assert charge.priority_class == "standard"
 
 
+def part_measured(piece: HeldPiece) -> UsedTime | None:
+    """Of some nothing is known, of others more or less."""
+    chance = random.Random(piece.since * 31 + piece.of.placement.number)
+    measured = chance.randint(0, piece.amount)
+    return UsedTime(measured, chance.randint(0, measured)) if chance.random() < 0.7 else None
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_whoever_had_it_it_adds_up(seed: int) -> None:
     chance, cluster = random.Random(seed), RandomCluster(seed)
@@ -246,7 +261,7 @@ def test_whoever_had_it_it_adds_up(seed: int) -> None:
     ]
     jobs = [job(one.placement.job, 0, None, queue=one.placement.queue, user=one.placement.user) for one in held]
     saved = {(one.placement.job, 1): at(chance.randrange(60)) for one in held if chance.random() < 0.5}
-    known = facts_of(*jobs, saved=saved, sees=lambda queue, user: queue != "x" or user == "a")
+    known = facts_of(*jobs, saved=saved, sees=lambda queue, user: queue != "x" or user == "a", used=part_measured)
     account = account_of(at(0), at(60), cluster.spans, held)
     allocated = sum(of["allocated"] for of in account.totals.values())
     card = RateCard("c", START.after(chance.randrange(60)), "EUR", (Rate(Price.parse(3), gpu_type=H100),))
@@ -256,9 +271,11 @@ def test_whoever_had_it_it_adds_up(seed: int) -> None:
         statement = statement_of(account, known, tariff, by)
         assert sum(row.allocated for row in statement.rows) == Decimal(allocated) / 10**6
         for row in statement.rows:
+            assert (row.active or 0) + (row.idle_held or 0) + row.unmeasured == row.allocated
+            assert min(row.active or 0, row.idle_held or 0, row.unmeasured) >= 0
             assert 0 <= row.lost_to_evictions + row.lost_to_failures <= row.allocated
             assert 0 <= row.unpriced <= row.allocated
-        names = "lost_to_evictions", "lost_to_failures", "waiting", "unpriced"
+        names = "lost_to_evictions", "lost_to_failures", "waiting", "unpriced", "unmeasured"
         figures.add(tuple(sum(getattr(row, name) for row in statement.rows) for name in names))
         quantity = sum(one.quantity for one in statement.charges)
         assert abs(quantity - hours_of(allocated)) <= Decimal(len(statement.charges) + 1) / 10**9

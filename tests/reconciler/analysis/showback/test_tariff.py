@@ -15,7 +15,7 @@ from reconciler.analysis.showback.tariff import Per, Tariff, cost_of, hours_of, 
 from reconciler.model.rate_card import Price, Rate, RateCard
 from solver.model.cluster import GpuType
 from solver.model.quantities import Instant
-from tests.reconciler.analysis.showback.facts import H100, HOUR, START, at, placed, whole
+from tests.reconciler.analysis.showback.facts import H100, HOUR, START, at, part, placed
 
 PRICE = Price.parse("2")
 DAY = 24 * HOUR
@@ -33,15 +33,15 @@ def card(
 
 
 def piece(since: Instant, until: Instant, milli: int = 1000, pool: str = "p", gpu_type: GpuType = H100) -> HeldPiece:
-    of = placed("a", "n", 0, None, whole("n", 0)).placement
-    return HeldPiece(of, GpuKind(pool, gpu_type), since, until, milli)
+    of = placed("a", "n", 0, None, part("n", 0, milli))
+    return HeldPiece(of, GpuKind(pool, gpu_type), since, until)
 
 
 def priced(tariff: Tariff, one: HeldPiece, priority_class: str = "") -> Counter[str]:
     """Hours of each price; "none" without one."""
     found: Counter[str] = Counter()
-    for part in tariff.priced(one, priority_class):
-        found[str(part.rate.per_gpu_hour) if part.rate else "none"] += part.amount // 1000
+    for each in tariff.priced(one, priority_class):
+        found[str(each.rate.per_gpu_hour) if each.rate else "none"] += each.amount // 1000
     return Counter({price: ms / HOUR for price, ms in found.items()})
 
 

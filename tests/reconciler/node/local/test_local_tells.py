@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from quorate import checkpoint
 from reconciler.node.local.journal import SAME_NEWS_EVERY_MS, LocalJournal
 from reconciler.node.local.progress import said_progress
 from reconciler.protocols.backend import Cursor, Epoch, Progress, StartGang, TaskStatus
@@ -175,6 +176,24 @@ def test_whatever_a_task_does_to_its_progress_file_the_backend_goes_on(
     eventually(lambda: complaint in task(world).detail)
     assert task(world).progress is None
     assert task(world).state == "running"
+
+
+def test_what_a_training_script_says_of_its_work_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "progress"
+    monkeypatch.setenv("QUORATE_PROGRESS_FILE", str(path))
+    checkpoint.progress(12, 0.5, flops=3.2e15, tokens=64_000)
+    said, _ = said_progress(path)
+    assert said is not None
+    assert (said.step, said.rate, said.flops, said.tokens) == (12, 0.5, 3.2e15, 64_000)
+    checkpoint.progress(13)
+    assert path.read_text() == '{"step": 13, "rate": 0.0}', "what is not said is left out: older agents read that too"
+
+
+@pytest.mark.parametrize("wrong", ["-1", "1e22", '"many"', "NaN", "Infinity"])
+def test_operations_that_can_not_be_are_not_believed(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "progress").write_text(f'{{"step": 12, "flops": {wrong}}}')
+    said, complaint = said_progress(tmp_path / "progress")
+    assert (said, "is not" in complaint) == (None, True)
 
 
 def test_a_rate_need_not_be_said(tmp_path: Path) -> None:
