@@ -28,7 +28,8 @@ POLICIES = Resource("admissionregistration.k8s.io/v1", "mutatingadmissionpolicie
 
 async def labels_of(admin: Api, space: str, pod: dict[str, Any]) -> dict[str, str]:
     made = await admin.create(PODS.path(space), pod)
-    return made["metadata"].get("labels", {})
+    labels: dict[str, str] = made["metadata"].get("labels", {})
+    return labels
 
 
 def test_pods_of_quorate_bear_its_label_from_the_beginning_and_no_others_do(fenced: Cluster) -> None:
