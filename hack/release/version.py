@@ -24,10 +24,9 @@ PLACES: Final = {
     "docs/kubernetes-install.md": (r"quorate:([0-9][\w.]*)",),
     "docs/kubernetes-status.md": (r"kubectl-quorate-([0-9][\w.]*)\.tar",),
     "docs/pull-requests.md": (r"quorate-([0-9][\w.]*)-py3", r"quorate==([0-9][\w.]*)", r"rev: v([0-9][\w.]*)"),
-    "docs/releases.md": (
+    "docs/install.md": (
         r"quorate-([0-9][\w.]*)-py3",
-        r"quorate-chart-([0-9][\w.]*)\.tgz",
-        r"\bv([0-9]+\.[0-9]+\.[0-9]+)\b",
+        r"quorate(?:-chart|-image)?-([0-9][\w.]*?)(?:-amd64)?\.(?:tgz|tar|cdx)",
     ),
     "reconciler/cli/init.py": (r"quorate-([0-9][\w.]*)-py3",),
 }

@@ -28,6 +28,7 @@ from hack.kubernetes.shipped import (
     objects_in,
     path_of,
 )
+from hack.release.version import version
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.objects.resource import NODES, Resource
 from tests.kubernetes.fencing import as_quorate
@@ -103,7 +104,7 @@ def test_the_chart_says_what_it_will_do(observe: bool, said: str) -> None:
 @pytest.mark.kubernetes
 def test_each_value_of_the_chart_does_what_it_says() -> None:
     plain = container(chart())
-    assert plain["image"] == "quorate:0.1.0"
+    assert plain["image"] == f"quorate:{version()}"
     digest = f"sha256:{'a' * 64}"
     assert container(chart(image__digest=digest))["image"] == f"quorate@{digest}"
     assert container(chart(policies__cluster="berlin"))["args"] == [*plain["args"], "--cluster=berlin"]
