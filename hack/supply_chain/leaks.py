@@ -38,7 +38,9 @@ def leaks(whole: bool, repository: Path = ROOT) -> tuple[str, ...]:
             "--log-level=error",
             f"--report-path={report}",
         ]
-        ran = subprocess.run([program, "git", *options, *since, str(repository)], capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            [program, "git", *options, *since, str(repository)], capture_output=True, text=True, check=False
+        )
         if ran.returncode:
             raise ProblemError(str(repository), ran.stderr.strip() or "gitleaks failed", "Mend it, and ask again.")
         found: list[dict[str, Any]] = json.loads(report.read_text())

@@ -50,12 +50,12 @@ def objections(packages: Iterable[Package]) -> Iterator[ProblemError]:
         except ProblemError as error:
             yield error
             continue
-        if not _is_allowed(licence, ALLOWED | ALLOWED_FOR.get(package.name, set())):
+        if not allows(ALLOWED | ALLOWED_FOR.get(package.name, set()), licence):
             fix = "Do without it, or say in hack/supply_chain/licences.py why it may be shipped."
             yield ProblemError(f"{package.name} {package.version}", f"{licence} is not allowed", fix)
 
 
-def _is_allowed(licence: str, allowed: Iterable[str]) -> bool:
+def allows(allowed: Iterable[str], licence: str) -> bool:
     """Whether one may keep to allowed licences alone: of `A OR B` one is enough, of `A AND B` all are needed."""
     known = set(allowed)
 
