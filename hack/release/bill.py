@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from cyclonedx.factory.license import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
 from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.license import LicenseExpression
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 from packaging.requirements import Requirement
@@ -54,7 +54,7 @@ def _root(source: Source) -> Component:
         version=source.version,
         type=ComponentType.APPLICATION,
         bom_ref=f"quorate@{source.version}",
-        licenses=[LicenseFactory().make_with_expression("Apache-2.0")],
+        licenses=[LicenseExpression("Apache-2.0")],
         properties=[Property(name="quorate:commit", value=source.commit)],
     )
 
@@ -69,5 +69,5 @@ def _component(package: Package) -> Component:
         bom_ref=str(url),
         purl=url,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=each) for each in package.hashes],
-        licenses=[LicenseFactory().make_with_expression(licence_of(package))],
+        licenses=[LicenseExpression(licence_of(package))],
     )
