@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Bytecode is kept, also where the environment forbids it: tests start hundreds of processes, each of which would compile all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo demo-console docs test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors check check-modules supply-chain release format clean
+.PHONY: install demo demo-console docs test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors check check-modules supply-chain image release format clean
 
 install: $(VENV)/.installed
 
@@ -69,6 +69,10 @@ check-modules: hack/modules/node_modules
 # Licences of what Quorate runs on, advisories against it, secrets in commits: what a release must not have.
 supply-chain: $(VENV)/.installed-dev
 	$(BIN)/python -m hack.supply_chain
+
+# The container image of this checkout, in build/image, by podman or buildah: docs/kubernetes-install.md.
+image: $(VENV)/.installed-dev
+	$(BIN)/python -m hack.release.image
 
 # Everything of a release but its upload, in dist/: docs/install.md.
 release: $(VENV)/.installed-dev

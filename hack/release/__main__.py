@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from hack.release.bill import bill
+from hack.release.image import image, tried_image
 from hack.release.notes import CHANGELOG, notes
 from hack.release.packages import build_tools, chart, plugin, wheel_and_sdist
 from hack.release.source import Source, checked
@@ -19,6 +20,7 @@ from hack.release.version import ROOT
 from hack.supply_chain.licences import objections
 from hack.supply_chain.packages import locked
 from hack.supply_chain.problem import ProblemError
+from reconciler.node.local.runtimes import NoContainersError
 
 SUMS, NOTES = "SHA256SUMS", "RELEASE-NOTES.md"
 
@@ -31,17 +33,19 @@ SUMS, NOTES = "SHA256SUMS", "RELEASE-NOTES.md"
     help="Where it is written; what lies there is replaced.  [default: dist]",
 )
 @click.option("--try/--no-try", "tries", default=True, help="Install the wheel where nothing is, and run a first job.")
-@click.option("--image/--no-image", default=True, help="Make the container image, where podman or buildah can.")
-def main(out: Path, tries: bool, image: bool) -> None:
+@click.option(
+    "--image/--no-image", "with_image", default=True, help="Make the container image, where podman or buildah can."
+)
+def main(out: Path, tries: bool, with_image: bool) -> None:
     """Make everything that a release is given out as, but upload nothing."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            _release(Path(folder), out, tries, image)
+            _release(Path(folder), out, tries, with_image)
         except ProblemError as error:
             sys.exit(f"error: {error}")
 
 
-def _release(folder: Path, out: Path, tries: bool, image: bool) -> None:
+def _release(folder: Path, out: Path, tries: bool, with_image: bool) -> None:
     (made := folder / "made").mkdir()
     source = checked(ROOT, folder / "source")
     click.echo(f"Quorate {source.version}, commit {source.commit[:12]}")
@@ -53,13 +57,28 @@ def _release(folder: Path, out: Path, tries: bool, image: bool) -> None:
         click.echo(f"tried in a new environment: a first job said {tried(source, wheel, folder / 'trial').strip()!r}")
     else:
         click.echo("SKIPPED: whether the wheel runs, because of --no-try")
-    if not image:
+    if with_image:
+        _image(source, wheel, folder, made)
+    else:
         click.echo("SKIPPED: the image, because of --no-image")
     (made / SUMS).write_text(sums(made))
     if out.exists():
         shutil.rmtree(out)
     shutil.copytree(made, out)
     click.echo((out / SUMS).read_text(), nl=False)
+
+
+def _image(source: Source, wheel: Path, folder: Path, made: Path) -> None:
+    """Makes the image and tries it, or says why there is none: a release is whole without one."""
+    try:
+        file = image(source, wheel, folder, made)
+    except ProblemError as error:
+        click.echo(f"SKIPPED: the image, because {error}")
+        return
+    try:
+        click.echo(f"{file.name}, tried in a container: {tried_image(source)}")
+    except NoContainersError as error:
+        click.echo(f"{file.name}; SKIPPED: whether it runs, because {error}")
 
 
 def packages_in(source: Source, folder: Path, made: Path) -> Path:

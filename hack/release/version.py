@@ -19,9 +19,9 @@ PYPROJECT: Final = "pyproject.toml"
 PLACES: Final = {
     PYPROJECT: (r'(?m)^version = "(\S+)"$',),
     "deploy/helm/quorate/Chart.yaml": (r"(?m)^version: (\S+)$", r"(?m)^appVersion: (\S+)$"),
-    "deploy/image/Containerfile": (r"-t quorate:([0-9][\w.]*)", r"(?m)^ARG VERSION=(\S+)$"),
+    "deploy/image/Containerfile": (r"(?m)^ARG VERSION=(\S+)$",),
     "deploy/kubernetes/deployment.yaml": (r"image: quorate:(\S+)",),
-    "docs/kubernetes-install.md": (r"quorate:([0-9][\w.]*)",),
+    "docs/kubernetes-install.md": (r"quorate:([0-9][\w.]*)", r"quorate-image-([0-9][\w.]*)-amd64"),
     "docs/kubernetes-status.md": (r"kubectl-quorate-([0-9][\w.]*)\.tar",),
     "docs/pull-requests.md": (r"quorate-([0-9][\w.]*)-py3", r"quorate==([0-9][\w.]*)", r"rev: v([0-9][\w.]*)"),
     "docs/install.md": (
