@@ -5,6 +5,7 @@ tests/hosting/test_pull_request.py has the rest, with a control plane and commen
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -106,10 +107,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     ]
     subprocess.run(command, check=True, capture_output=True)
     subprocess.run([sys.executable, "-m", "venv", str(lab.environment)], check=True)
-    # What the wheel needs is there already, as in a cache of CI; Quorate itself is not.
+    # What the wheel needs is there already, as in a cache of CI; Quorate itself is not. What an editable installation left is not
+    # linked to: the wheel would be unpacked into it.
     (site,) = lab.environment.glob("lib/python*/site-packages")
     for each in Path(sysconfig.get_path("purelib")).iterdir():
-        if "quorate" not in each.name and not (site / each.name).exists():
+        if not re.search("quorate|solver|reconciler", each.name) and not (site / each.name).exists():
             (site / each.name).symlink_to(each)
     return lab
 
@@ -143,6 +145,7 @@ def test_a_change_is_installed_for_checked_and_planned(lab: Lab, host: tuple[str
         [lab.programs / "python", "-c", where], cwd=lab.tmp, capture_output=True, text=True, check=True
     )
     assert found.stdout.startswith(str(lab.environment))
+    assert not (Path(sysconfig.get_path("purelib")) / "reconciler/cli").exists()
 
 
 @pytest.mark.parametrize("host", ["github", "gitlab"], indirect=True)
