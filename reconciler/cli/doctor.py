@@ -132,8 +132,8 @@ def _signatures(_: _Machine) -> Check:
     lacking = [name for name in ("ssh-keygen", "gpg") if shutil.which(name) is None]
     if not lacking:
         return Check(name="signatures", feature="run", finding="ok", found="ssh-keygen, gpg")
-    kinds = {"ssh-keygen": "SSH", "gpg": "GPG"}
-    lacks = f"commits signed with {" or ".join(kinds[name] for name in lacking)} keys are refused where policy asks for signatures"
+    kinds = " or ".join({"ssh-keygen": "SSH", "gpg": "GPG"}[name] for name in lacking)
+    lacks = f"commits signed with {kinds} keys are refused where policy asks for signatures"
     fix = f"Install {' and '.join(lacking)}."
     found = f"there is no {' and no '.join(lacking)}"
     return Check(name="signatures", feature="run", finding="limited", found=found, lacks=lacks, fix=fix)
