@@ -6,7 +6,9 @@ installed. Called by `python -m hack.image_lock`.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from urllib.parse import unquote
 LOCK: Final = Path(__file__).parents[1] / "deploy" / "image" / "debian.txt"
 ARCHITECTURES: Final = ("amd64", "arm64")
 SUITES: Final = (("debian", "bookworm"), ("debian", "bookworm-updates"), ("debian-security", "bookworm-security"))
-MIRROR: Final = "http://deb.debian.org"
+MIRROR_VARIABLE: Final = "QUORATE_DEBIAN_MIRROR"
 KEYS: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 WANTED: Final = (
     "base-files",
@@ -52,6 +54,10 @@ LEFT_OUT: Final = frozenset(
 """What installs software and makes accounts; and Perl, which commands of Git ask for that nothing here calls."""
 
 
+class NoMirrorError(Exception):
+    """Nobody has said where Debian's packages are."""
+
+
 class Deb(NamedTuple):
     """`path`: below an archive's root, such as debian/pool/main/d/dash/dash_0.5.12-2_amd64.deb."""
 
@@ -84,8 +90,20 @@ def read(file: Path = LOCK) -> DebianLock:
     return DebianLock(snapshot, tuple(debs))
 
 
+def mirror() -> str:
+    """The URL below which `debian` and `debian-security` lie: what the variable says, else what apt asks. Raises NoMirrorError."""
+    if told := os.environ.get(MIRROR_VARIABLE):
+        return told.rstrip("/")
+    asked = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
+    known = _ran(asked).split() if shutil.which("apt-get") else []
+    for uri in known:
+        if uri.rstrip("/").endswith("/debian"):
+            return uri.rstrip("/").removesuffix("/debian")
+    raise NoMirrorError(f"no mirror of Debian is known here: set {MIRROR_VARIABLE}")
+
+
 def locked(snapshot: str) -> str:
-    """The lock of today's packages. Raises CalledProcessError where apt finds no answer."""
+    """The lock of today's packages. Raises CalledProcessError where apt finds no answer, and NoMirrorError."""
     debs = sorted(deb for architecture in ARCHITECTURES for deb in _resolved(architecture))
     head = f"# Made by `python -m hack.image_lock`. Debian 12, what is wanted: {' '.join(WANTED)}.\n# Snapshot {snapshot}\n"
     return head + "".join(f"{' '.join(deb)}\n" for deb in debs)
@@ -100,7 +118,9 @@ def _resolved(architecture: str) -> Iterator[Deb]:
         names = [file.split("_")[0] for _, file in files]
         told = _ran(["apt-cache", *options, "show", "--no-all-versions", *names])
         # /debian/pool/... and /debian-security/pool/...: which archive a file is of is said by its address alone.
-        paths = {path.partition("/")[2]: path for path in (unquote(uri).removeprefix(f"{MIRROR}/") for uri, _ in files)}
+        paths = {
+            path.partition("/")[2]: path for path in (unquote(uri).removeprefix(f"{mirror()}/") for uri, _ in files)
+        }
         for paragraph in told.strip().split("\n\n"):
             fields = dict(re.findall(r"^(Package|Version|SHA256|Filename): (\S+)$", paragraph, re.MULTILINE))
             if fields["Package"] not in LEFT_OUT:
@@ -112,7 +132,7 @@ def _options(folder: Path, architecture: str) -> list[str]:
     for each in ("state/lists/partial", "cache/archives/partial"):
         (folder / each).mkdir(parents=True)
     (folder / "status").touch()
-    sources = "".join(f"deb [signed-by={KEYS}] {MIRROR}/{root} {suite} main\n" for root, suite in SUITES)
+    sources = "".join(f"deb [signed-by={KEYS}] {mirror()}/{root} {suite} main\n" for root, suite in SUITES)
     (folder / "sources.list").write_text(sources)
     settings = {
         "Dir::State": folder / "state",

@@ -13,12 +13,14 @@ from typing import Final, NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from hack.image_debs import MIRROR, Deb
+from hack.image_debs import Deb, NoMirrorError, mirror
 from hack.supply_chain.problem import ProblemError
 
-SNAPSHOTS: Final = "http://snapshot.debian.org/archive"
+SNAPSHOTS_VARIABLE: Final = "QUORATE_DEBIAN_SNAPSHOTS"
+"""The URL below which `debian/20261129T000000Z` and the like lie, for packages that mirrors no longer have."""
 _MERGED: Final = ("bin", "lib", "lib64", "sbin")
 """Folders of the root that are links into /usr on Debian 12, whatever packages still say."""
+_FIX: Final = f"Name Debian's snapshots in {SNAPSHOTS_VARIABLE}, or lock anew: `python -m hack.image_lock`."
 _AR: Final = b"!<arch>\n"
 _AR_HEADER_BYTES: Final = 60
 
@@ -31,14 +33,15 @@ class DebFile(NamedTuple):
 
 
 def fetched(deb: Deb, snapshot: str, cache: Path | None = None) -> bytes:
-    """The package: from the cache, Debian, or its snapshot. Raises ProblemError where none of them has it, or has another."""
+    """The package: from the cache, the mirror, or the snapshot. Raises ProblemError where none has it, or has another."""
     folder = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quorate" / "debian"
     kept = folder / deb.sha256
     if kept.exists() and _is(content := kept.read_bytes(), deb):
         return content
     root, _, below = deb.path.partition("/")
     said = ""
-    for url in (f"{MIRROR}/{deb.path}", f"{SNAPSHOTS}/{root}/{snapshot}/{below}"):
+    snapshots = os.environ.get(SNAPSHOTS_VARIABLE, "").rstrip("/")
+    for url in (f"{_mirror()}/{deb.path}", *([f"{snapshots}/{root}/{snapshot}/{below}"] if snapshots else [])):
         try:
             with urlopen(url.replace("+", "%2b").replace("~", "%7e"), timeout=60) as answer:
                 content = answer.read()
@@ -51,7 +54,14 @@ def fetched(deb: Deb, snapshot: str, cache: Path | None = None) -> bytes:
             kept.with_suffix(f".{os.getpid()}").replace(kept)
             return content
         said = "it has another hash than the lock"
-    raise ProblemError(deb.path, f"it can't be had: {said}", "Reach Debian, or lock anew: `python -m hack.image_lock`.")
+    raise ProblemError(deb.path, f"it can't be had: {said}", _FIX)
+
+
+def _mirror() -> str:
+    try:
+        return mirror()
+    except NoMirrorError as error:
+        raise ProblemError("the image", str(error), "On Debian apt has one.") from error
 
 
 def unpacked(content: bytes, name: str) -> Iterator[DebFile]:

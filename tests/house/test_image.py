@@ -22,7 +22,7 @@ from hack import image_debs
 from hack.image_debs import Deb
 from hack.image_lock import BUILD, IMAGE, PYTHON, RUN, build_wishes, wishes
 from hack.krew import a_wheel
-from hack.release.deb_files import SNAPSHOTS, DebFile, fetched, unpacked
+from hack.release.deb_files import SNAPSHOTS_VARIABLE, DebFile, fetched, unpacked
 from hack.release.image import ACCOUNT, TARGET, image, own_files, root, tried_image
 from hack.release.source import Source
 from hack.release.version import version
@@ -35,6 +35,7 @@ PINNED = re.compile(r"(\S+)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)")
 
 
 ADDED = "root.tar"
+SNAPSHOTS = "http://snapshots.example.com/archive"
 
 
 def project() -> dict[str, Any]:
@@ -121,8 +122,10 @@ def test_files_of_packages_lie_where_debian_12_has_them() -> None:
 def test_a_package_of_another_hash_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deb = Deb("amd64", "tool", "1", hashlib.sha256(b"right").hexdigest(), "debian/pool/t.deb")
     asked: list[str] = []
+    monkeypatch.setenv(image_debs.MIRROR_VARIABLE, "http://debian.example.com/")
+    monkeypatch.setenv(SNAPSHOTS_VARIABLE, SNAPSHOTS)
     answers = {
-        "http://deb.debian.org/debian/pool/t.deb": b"wrong",
+        "http://debian.example.com/debian/pool/t.deb": b"wrong",
         f"{SNAPSHOTS}/debian/20260101T000000Z/pool/t.deb": b"no",
     }
 
