@@ -20,7 +20,7 @@ import yaml
 
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import found, place
-from hack.kubernetes.fence import IN_FORCE_S, LOOK_EVERY_S
+from hack.kubernetes.fence import IN_FORCE_S, LOOK_EVERY_S, install_pod_label
 from hack.kubernetes.shipped import NAMESPACE, base_objects, path_of
 from hack.kubernetes.tenant_attack import (
     SPACE,
@@ -408,6 +408,7 @@ async def attacks(cluster: Cluster, folder: Path) -> tuple[Answer, ...]:
         await prepare(admin)
         for each in others:
             await admin.create(path_of(each), each)
+        await install_pod_label(admin)
         async with with_a_token(cluster, admin, folder) as thief:
             await take_the_lease(thief)
             await until_scoped(thief)

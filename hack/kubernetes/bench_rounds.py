@@ -23,7 +23,7 @@ import structlog
 from hack.kubernetes.bench_contenders import ADMINS, SPACE, Contender, Made, Process
 from hack.kubernetes.bench_loads import CASES, sent_nodes, smaller
 from hack.kubernetes.cluster import Cluster
-from hack.kubernetes.fence import QUORATE, install
+from hack.kubernetes.fence import QUORATE, install, install_pod_label
 from hack.kubernetes.large import at_once
 from hack.memory import peak_mb
 from reconciler.kubernetes.client.api import Api
@@ -85,6 +85,7 @@ async def measured(name: str, contender: Contender, cluster: Cluster, folder: Pa
     ):
         if contender.fenced:
             await install(api, quorate)
+            await install_pod_label(api)
         await api.create(Resource("v1", "namespaces").path(), {"metadata": {"name": SPACE}})
         await at_once(sent_nodes(case.nodes), lambda node: api.create(NODES.path(), node))
         seen = Seen()

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from hack.kubernetes.shipped import ACCOUNT, BASE, objects_in, path_of
+from hack.kubernetes.shipped import ACCOUNT, BASE, DEPLOY, objects_in, path_of
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Leadership
 from reconciler.kubernetes.client.refusals import NotFoundError, RefusedError
@@ -24,6 +24,19 @@ LOOK_EVERY_S = 0.05
 def policies(*files: str) -> list[dict[str, Any]]:
     """What is shipped in these files, document by document."""
     return [each for name in files for each in objects_in((BASE / f"{name}.yaml").read_text())]
+
+
+async def install_pod_label(admin: Api) -> None:
+    """Pods bear Quorate's label from then on. Returns when it is so. Raises TimeoutError."""
+    for policy in objects_in((DEPLOY / "pod-label" / "policy.yaml").read_text()):
+        await admin.create(path_of(policy), policy)
+    container = {"name": "main", "image": "none"}
+    tried = {"metadata": {"name": "none"}, "spec": {"schedulerName": "quorate", "containers": [container]}}
+    async with asyncio.timeout(IN_FORCE_S):
+        while FENCED not in (await admin.create(f"{PODS.path('default')}?dryRun=All", tried))["metadata"].get(
+            "labels", {}
+        ):
+            await asyncio.sleep(LOOK_EVERY_S)
 
 
 async def install(admin: Api, quorate: Api) -> None:

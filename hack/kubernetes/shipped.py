@@ -26,7 +26,11 @@ GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "syst
 
 KUSTOMIZE, HELM = "kustomize", "helm"
 LIMIT_S = 60
-PLURALS = {"NetworkPolicy": "networkpolicies", "ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
+PLURALS = {
+    "NetworkPolicy": "networkpolicies",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+}
 
 
 def base_objects(namespace: str = NAMESPACE) -> tuple[dict[str, Any], ...]:
@@ -45,10 +49,18 @@ def kustomized(folder: Path) -> tuple[dict[str, Any], ...]:
 
 
 def charted(
-    values: Mapping[str, object], namespace: str = NAMESPACE, release: str = "quorate", chart: Path = CHART
+    values: Mapping[str, object],
+    namespace: str = NAMESPACE,
+    release: str = "quorate",
+    serves: Iterable[str] = (),
+    chart: Path = CHART,
 ) -> tuple[dict[str, Any], ...]:
-    """What `helm template` makes of the chart. Raises ComponentMissingError, and CalledProcessError with what it said."""
-    return objects_in(_output([_program(HELM), "template", *_release(values, namespace, release, chart)]))
+    """What `helm template` makes of the chart, for an API server that serves these kinds, such as apps/v1/Deployment, too.
+
+    `chart`: the folder, or its archive. Raises ComponentMissingError, and CalledProcessError with what it said.
+    """
+    served = [f"--api-versions={kind}" for kind in serves]
+    return objects_in(_output([_program(HELM), "template", *_release(values, namespace, release, chart), *served]))
 
 
 def notes(values: Mapping[str, object], namespace: str = NAMESPACE, release: str = "quorate") -> str:

@@ -44,7 +44,7 @@ def fetched(deb: Deb, snapshot: str, cache: Path | None = None) -> bytes:
     for url in (f"{_mirror()}/{deb.path}", *([f"{snapshots}/{root}/{snapshot}/{below}"] if snapshots else [])):
         try:
             with urlopen(url.replace("+", "%2b").replace("~", "%7e"), timeout=60) as answer:
-                content = answer.read()
+                content: bytes = answer.read()
         except (URLError, TimeoutError) as error:
             said = said or str(error)
             continue

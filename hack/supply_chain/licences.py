@@ -33,7 +33,7 @@ _SPDX: Final = get_spdx_licensing()
 
 def licence_of(package: Package) -> str:
     """An SPDX expression. Raises ProblemError where the package does not state one."""
-    told = package.metadata
+    told = package.stated
     for text in (told.get("License-Expression"), told.get("License"), READ_IN_THEIR_FILES.get(package.name)):
         expression = _read(text or "")
         if expression is not None:

@@ -24,12 +24,12 @@ class Package(NamedTuple):
     hashes: tuple[str, ...]
 
     @property
-    def metadata(self) -> metadata.PackageMetadata:
+    def stated(self) -> metadata.PackageMetadata:
         """What its own files say of it. Raises ProblemError where this very version is not installed here."""
         return self._installed().metadata
 
     def needs(self) -> frozenset[str]:
-        """The names of what it asks for, whether an extra does or itself. Raises ProblemError as `metadata` does."""
+        """The names of what it asks for, whether an extra does or itself. Raises ProblemError as `stated` does."""
         return frozenset(normal(Requirement(text).name) for text in self._installed().requires or ())
 
     def _installed(self) -> metadata.Distribution:

@@ -155,11 +155,15 @@ def test_the_archive_of_the_chart_has_what_its_links_lead_to(tmp_path: Path) -> 
     names = [member.name for member in members]
     assert names[0] == "quorate/Chart.yaml"
     own = {path.relative_to(ROOT / CHART).as_posix() for path in tracked(f"{CHART}/*") if not path.is_symlink()}
-    base = {f"base/{path.name}" for path in tracked("deploy/kubernetes/*.yaml")}
-    assert {name.removeprefix("quorate/") for name in names} == (own | base | {"exec/rights.yaml"}) - {
-        ".helmignore",
-        "base/kustomization.yaml",
+    linked = {
+        f"{link.name}/{path.name}"
+        for link in (ROOT / CHART).iterdir()
+        if link.is_symlink()
+        for path in tracked(f"{link.resolve().relative_to(ROOT)}/*.yaml")
+        if path.name != "kustomization.yaml"
     }
+    assert {"base/deployment.yaml", "exec/rights.yaml"} <= linked
+    assert {name.removeprefix("quorate/") for name in names} == (own | linked) - {".helmignore"}
     assert {(member.mode, member.mtime, member.uname, member.isfile()) for member in members} == {
         (0o644, HERE.epoch_s, "", True)
     }

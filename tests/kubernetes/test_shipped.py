@@ -28,7 +28,9 @@ from hack.kubernetes.shipped import (
     objects_in,
     path_of,
 )
-from hack.release.version import version
+from hack.release.packages import chart as archive
+from hack.release.source import Source
+from hack.release.version import ROOT, version
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.objects.resource import NODES, Resource
 from tests.kubernetes.fencing import as_quorate
@@ -124,6 +126,10 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     assert unfenced == set(keyed(objects_in((BASE / "fence.yaml").read_text())))
     unscoped = set(chart()) - set(chart(scope__enabled=False))
     assert unscoped == set(keyed(objects_in((BASE / "scope.yaml").read_text())))
+    newer = charted({"policies.repo": REPOSITORY}, serves=[MUTATING])
+    of_label = set(keyed(objects_in((DEPLOY / "pod-label" / "policy.yaml").read_text())))
+    assert set(keyed(newer)) - set(chart()) == of_label
+    assert not of_label & set(keyed(charted({"policies.repo": REPOSITORY, "scope.enabled": False}, serves=[MUTATING])))
     deployment = chart(state__existingClaim="history", replicas=1)["Deployment", NAMESPACE, "quorate"]
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}
     assert {"name": "state", "persistentVolumeClaim": {"claimName": "history"}} in deployment["spec"]["template"][
@@ -131,6 +137,8 @@ def test_each_value_of_the_chart_does_what_it_says() -> None:
     ]["volumes"]
 
 
+MUTATING = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+"""Kubernetes 1.36 serves it."""
 OAUTH2: dict[str, Any] = {
     "tokenUrl": "https://login.example.com/token",
     "clientId": {"secret": {"name": "quorate-metrics", "key": "id"}},
@@ -384,3 +392,10 @@ class TestInstalled:
                 await admin.delete(f"{there}/quorate-policy-1")
 
         asyncio.run(story())
+
+
+@pytest.mark.kubernetes
+def test_the_chart_of_a_release_is_the_chart(tmp_path: Path) -> None:
+    released = archive(Source(ROOT, version(), "c" * 40, 1_795_958_501), tmp_path)
+    values = {"policies": {"repo": REPOSITORY}}
+    assert charted(values, chart=released) == charted(values)
