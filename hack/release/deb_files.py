@@ -36,8 +36,8 @@ def fetched(deb: Deb, snapshot: str, cache: Path | None = None) -> bytes:
     """The package: from the cache, the mirror, or the snapshot. Raises ProblemError where none has it, or has another."""
     folder = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "quorate" / "debian"
     kept = folder / deb.sha256
-    if kept.exists() and _is(content := kept.read_bytes(), deb):
-        return content
+    if kept.exists() and _is(known := kept.read_bytes(), deb):
+        return known
     root, _, below = deb.path.partition("/")
     said = ""
     snapshots = os.environ.get(SNAPSHOTS_VARIABLE, "").rstrip("/")

@@ -34,8 +34,9 @@ _SPDX: Final = get_spdx_licensing()
 def licence_of(package: Package) -> str:
     """An SPDX expression. Raises ProblemError where the package does not state one."""
     told = package.stated
-    for text in (told.get("License-Expression"), told.get("License"), READ_IN_THEIR_FILES.get(package.name)):
-        expression = _read(text or "")
+    stated = [text for key in ("License-Expression", "License") for text in told.get_all(key) or ()]
+    for text in (*stated, READ_IN_THEIR_FILES.get(package.name, "")):
+        expression = _read(text)
         if expression is not None:
             return str(expression)
     fix = "Read its licence file, and add what it is to READ_IN_THEIR_FILES of hack/supply_chain/licences.py."

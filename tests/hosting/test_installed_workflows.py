@@ -72,7 +72,7 @@ class Lab:
 
     def runs(self, host: str, served: GitHub | Gitea, job: str, sha: str) -> tuple[Ran, Path]:
         """A job of a pull request's, in an environment without Quorate."""
-        uninstall = [self.programs / "python", "-m", "pip", "uninstall", "--quiet", "--yes", "quorate"]
+        uninstall = [str(self.programs / "python"), "-m", "pip", "uninstall", "--quiet", "--yes", "quorate"]
         subprocess.run(uninstall, check=True, capture_output=True)
         assert not (self.programs / "quorate").exists()
         runner = Runner(served, str(self.folder), self.programs, installs=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import tarfile
@@ -36,6 +37,14 @@ HERE = Source(ROOT, version(), "c" * 40, 1_795_958_501)
 
 def test_every_file_that_states_the_version_states_the_same() -> None:
     assert disagreements() == []
+
+
+def test_no_other_file_states_the_version_of_a_release() -> None:
+    """Only what `python -m hack.release.version` finds would be raised with the next."""
+    stating = re.compile(r"quorate(?:-chart-|-image-|[-:]|==)\d+\.\d+\.\d+")
+    files = tracked("docs/*.md", "deploy", "reconciler/cli", "README.md")
+    found = {path.relative_to(ROOT).as_posix() for path in files if stating.search(path.read_text(errors="replace"))}
+    assert found <= PLACES.keys()
 
 
 def test_the_version_is_written_wherever_it_is_stated(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_a_lock_without_hashes_is_refused(tmp_path: Path) -> None:
         list(locked(tmp_path / "lock"))
 
 
-def answered(*packages: dict[str, object]) -> Audit:
+def answered(*packages: Mapping[str, object]) -> Audit:
     return read(json.dumps({"dependencies": packages, "fixes": []}))
 
 
