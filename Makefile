@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Bytecode is kept, also where the environment forbids it: tests start hundreds of processes, each of which would compile all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo demo-console docs test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors check check-modules format clean
+.PHONY: install demo demo-console docs test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors check check-modules supply-chain image release format clean
 
 install: $(VENV)/.installed
 
@@ -65,6 +65,18 @@ check: $(VENV)/.installed-dev
 # The types that the console's modules state in comments. Only this needs Node: a checkout runs, and is tested, without.
 check-modules: hack/modules/node_modules
 	hack/modules/node_modules/.bin/tsc --project hack/modules
+
+# Licences of what Quorate runs on, advisories against it, secrets in commits: what a release must not have.
+supply-chain: $(VENV)/.installed-dev
+	$(BIN)/python -m hack.supply_chain
+
+# The container image of this checkout, in build/image, by podman or buildah: docs/kubernetes-install.md.
+image: $(VENV)/.installed-dev
+	$(BIN)/python -m hack.release.image
+
+# Everything of a release but its upload, in dist/: docs/install.md.
+release: $(VENV)/.installed-dev
+	$(BIN)/python -m hack.release
 
 hack/modules/node_modules: hack/modules/package-lock.json
 	npm ci --prefix hack/modules --no-audit --no-fund --loglevel=error

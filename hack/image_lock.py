@@ -1,7 +1,7 @@
-"""`python -m hack.image_lock`: pins what the container image installs, by hash, from what pyproject.toml asks for.
+"""`python -m hack.image_lock`: pins what the container image is made of, by hash: wheels and Debian's packages.
 
-pip resolves for each platform of the image and reports which wheels it would take; nothing is installed. It asks the package index
-that pip is set up to ask.
+pip resolves what pyproject.toml asks for, for each platform of the image, and reports which wheels it would take; apt does so for
+Debian's packages. Nothing is installed. They ask the index and the mirror that they are set up to ask.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ import tempfile
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
+
+import click
+
+from hack import image_debs
 
 ROOT = Path(__file__).parents[1]
 IMAGE = ROOT / "deploy" / "image"
@@ -70,12 +75,15 @@ def _chosen(wishes: Iterable[str], machine: str) -> Iterable[tuple[str, str]]:
             yield f"{name}=={each['metadata']['version']}", each["download_info"]["archive_info"]["hashes"]["sha256"]
 
 
-def main() -> int:
-    """Exit code 0."""
+@click.command()
+@click.option("--debian/--no-debian", default=True, help="Lock Debian's packages, too: needs apt-get.")
+def main(debian: bool) -> None:
+    """Write the locks in deploy/image."""
     RUN.write_text(locked(wishes()))
     BUILD.write_text(locked(build_wishes()))
-    return 0
+    if debian:
+        image_debs.LOCK.write_text(image_debs.locked(f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -50,14 +50,18 @@ def kustomized(folder: Path) -> tuple[dict[str, Any], ...]:
 
 
 def charted(
-    values: Mapping[str, object], namespace: str = NAMESPACE, release: str = "quorate", serves: Iterable[str] = ()
+    values: Mapping[str, object],
+    namespace: str = NAMESPACE,
+    release: str = "quorate",
+    serves: Iterable[str] = (),
+    chart: Path = CHART,
 ) -> tuple[dict[str, Any], ...]:
     """What `helm template` makes of the chart, for an API server that serves these kinds, such as apps/v1/Deployment, too.
 
-    Raises ComponentMissingError, and CalledProcessError with what it said.
+    `chart`: the folder, or its archive. Raises ComponentMissingError, and CalledProcessError with what it said.
     """
     served = [f"--api-versions={kind}" for kind in serves]
-    return objects_in(_output([_program(HELM), "template", *_release(values, namespace, release), *served]))
+    return objects_in(_output([_program(HELM), "template", *_release(values, namespace, release, chart), *served]))
 
 
 def notes(values: Mapping[str, object], namespace: str = NAMESPACE, release: str = "quorate") -> str:
@@ -72,9 +76,9 @@ def installed_by_helm(kubeconfig: Path, values: Mapping[str, object], namespace:
     _output([_program(HELM), "install", *_release(values, namespace, release), *where])
 
 
-def _release(values: Mapping[str, object], namespace: str, release: str) -> list[str]:
+def _release(values: Mapping[str, object], namespace: str, release: str, chart: Path = CHART) -> list[str]:
     arguments = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
-    return [release, str(CHART), "--namespace", namespace, *arguments]
+    return [release, str(chart), "--namespace", namespace, *arguments]
 
 
 def objects_in(text: str) -> tuple[dict[str, Any], ...]:

@@ -82,7 +82,7 @@ class _Machine(NamedTuple):
 @output_option("text", "json")
 @click.pass_context
 def doctor(ctx: click.Context, wanted: tuple[Feature, ...], state: Path | None, listen: Address, output: str) -> None:
-    """Look at this machine: Git, disk, clock, ports, files, control groups, podman, GPUs, and the extras that are installed.
+    """Look at this machine: Git, SSH, disk, clock, port, files, control groups, podman, GPUs, and the extras that are there.
 
     What is missing is told with what does not work without it.
     """
@@ -100,7 +100,8 @@ def doctor(ctx: click.Context, wanted: tuple[Feature, ...], state: Path | None, 
 def look(state: Path, listen: Address) -> Iterator[Check]:
     """Every check, in the order of features."""
     machine = _Machine(state, listen)
-    for each in (_git, _folder, _disk, _port, _files, _clock, _cgroups, _podman, _gpus, _mps):
+    yield _extra("run", "fastapi", "no control plane can run here, only commands that ask one", "server")
+    for each in (_git, _signatures, _ssh, _folder, _disk, _port, _files, _clock, _cgroups, _podman, _gpus, _mps):
         yield each(machine)
     yield _extra("kubernetes", "kubernetes", "no Kubernetes cluster can be scheduled from here")
     yield _extra("postgresql", "psycopg", "no store can be in PostgreSQL, so that only one control plane can run")
@@ -125,6 +126,25 @@ def _git(_: _Machine) -> Check:
     except GitSourceError as error:
         return _missing("git", "run", str(error), "no policy can be followed", error.fix)
     return Check(name="git", feature="run", finding="ok", found=version)
+
+
+def _signatures(_: _Machine) -> Check:
+    lacking = [name for name in ("ssh-keygen", "gpg") if shutil.which(name) is None]
+    if not lacking:
+        return Check(name="signatures", feature="run", finding="ok", found="ssh-keygen, gpg")
+    kinds = " or ".join({"ssh-keygen": "SSH", "gpg": "GPG"}[name] for name in lacking)
+    lacks = f"commits signed with {kinds} keys are refused where policy asks for signatures"
+    fix = f"Install {' and '.join(lacking)}."
+    found = f"there is no {' and no '.join(lacking)}"
+    return Check(name="signatures", feature="run", finding="limited", found=found, lacks=lacks, fix=fix)
+
+
+def _ssh(_: _Machine) -> Check:
+    if where := shutil.which("ssh"):
+        return Check(name="ssh", feature="run", finding="ok", found=where)
+    lacks = "no policy can be followed over ssh"
+    fix = "Install an SSH client, or follow the repository over https."
+    return Check(name="ssh", feature="run", finding="limited", found="there is no ssh", lacks=lacks, fix=fix)
 
 
 def _folder(machine: _Machine) -> Check:
@@ -248,8 +268,8 @@ def _mps(_: _Machine) -> Check:
     return Check(name="MPS", feature="gpus", finding="limited", found=f"there is no {PROGRAM}", lacks=lacks, fix=fix)
 
 
-def _extra(feature: Feature, module: str, lacks: str) -> Check:
-    package = f"quorate[{feature}]"
+def _extra(feature: Feature, module: str, lacks: str, extra: str = "") -> Check:
+    package = f"quorate[{extra or feature}]"
     if find_spec(module) is not None:
         return Check(name=package, feature=feature, finding="ok", found="installed")
     return _missing(package, feature, "not installed", lacks, f"Install `{package}`.")

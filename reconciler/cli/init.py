@@ -29,7 +29,7 @@ _KNOWN = """\
 _UNKNOWN = """\
 # Write here where CI is to install Quorate from, as one of these; until then its checks fail and say so.
 #   quorate @ git+https://git.example.com/quorate@COMMIT
-#   quorate @ https://files.example.com/quorate-0.1.0-py3-none-any.whl#sha256=HASH
+#   quorate @ https://files.example.com/quorate-0.2.0-py3-none-any.whl#sha256=HASH
 # Never write the bare name: on a public index any user may register it, and that code would run in CI.
 """
 

@@ -91,6 +91,8 @@ class Runner:
     clone_url: str
     tools: Path
     """A folder for `quorate` as a command."""
+    installs: bool = False
+    """Whether steps install Quorate, into the environment whose programs are in `tools`; else the checkout's is there already."""
 
     def runs(self, job: Mapping[str, Any], trigger: Trigger, folder: Path) -> Ran | None:
         """The job in a new folder; None where its condition does not hold."""
@@ -113,7 +115,7 @@ class Runner:
     def runs_gitlab(
         self, job: Mapping[str, Any], sha: str, base: str, folder: Path, more: dict[str, str] | None = None
     ) -> Ran:
-        """A job of GitLab's on a merge request from within the project, but for its installation. `more`: other variables."""
+        """A job of GitLab's on a merge request from within the project. `more`: other variables. With what is before its script."""
         workspace = folder / "workspace"
         workspace.mkdir(parents=True)
         self._checkout(workspace, sha)
@@ -128,8 +130,9 @@ class Runner:
         ran = Ran()
         for part in ("script", "after_script"):
             if part in job:
+                before = job.get("before_script", ()) if self.installs and part == "script" else ()
                 done = subprocess.run(
-                    [*_BASH, "\n".join(job[part])],
+                    [*_BASH, "\n".join([*before, *job[part]])],
                     cwd=workspace, env=self._environment(folder, sha) | told | (more or {}), capture_output=True, text=True,
                 )  # fmt: skip
                 ran.codes[part] = done.returncode
@@ -144,7 +147,7 @@ class Runner:
             self._checkout(workspace, trigger.sha)
         elif uses.endswith("/upload-artifact"):
             self._upload(workspace, step["with"], trigger.run)
-        elif "run" in step and step["name"] != "Install":
+        elif "run" in step and (self.installs or step["name"] != "Install"):
             named = {name: str(evaluated(said, context)) for name, said in step.get("env", {}).items()}
             environment = self._environment(folder, trigger.sha) | named
             done = subprocess.run([*_BASH, step["run"]], cwd=workspace, env=environment, capture_output=True, text=True)
@@ -153,13 +156,14 @@ class Runner:
 
     def _environment(self, folder: Path, sha: str) -> dict[str, str]:
         tool = self.tools / "quorate"
-        if not tool.exists():
+        if not self.installs and not tool.exists():
             root = Path(__file__).parents[2]
             tool.write_text(f'#!/bin/sh\nPYTHONPATH={root} exec {sys.executable} -m reconciler.cli.main "$@"\n')
             tool.chmod(0o700)
         return {
             "PATH": f"{self.tools}:{os.environ['PATH']}",
             "HOME": str(folder),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "GITHUB_SHA": sha,
             "GITHUB_REPOSITORY": REPOSITORY,
             "GITHUB_API_URL": self.github.url,

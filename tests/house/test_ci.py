@@ -12,9 +12,9 @@ import pytest
 
 from tests.house.tracked import ROOT
 
-STEPS = ["check", "test", "test-thorough", "test-console", "test-postgresql", "test-kubernetes"]
+STEPS = ["check", "supply-chain", "test", "test-thorough", "test-console", "test-postgresql", "test-kubernetes"]
 MAKEFILE = """
-check test test-thorough test-console test-postgresql test-kubernetes:
+check supply-chain test test-thorough test-console test-postgresql test-kubernetes:
 \t@echo doing $@
 \t@test $@ != "$$BROKEN" || exit 1
 """

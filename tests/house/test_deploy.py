@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import click
+import pytest
 import yaml
 
 from hack.kubernetes.shipped import BASE, CHART, DEPLOY, base_objects, keyed
 from reconciler.api.rules import RULES
 from reconciler.cli.main import cli
+from tests.house.tracked import ROOT
 
 UNITS = DEPLOY / "systemd"
+EXPOSURE_MAX = 20
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
@@ -67,9 +74,65 @@ def test_the_chart_has_the_files_by_links() -> None:
     assert (CHART / "exec").resolve() == DEPLOY / "exec"
 
 
-def test_each_unit_of_systemd_may_open_enough_files() -> None:
-    limits = {
-        path.name: re.findall(r"^LimitNOFILE=(\d+)$", path.read_text(), re.MULTILINE)
-        for path in UNITS.glob("*.service")
-    }
-    assert limits == {"quorate.service": ["65536"], "quorate-agent.service": ["65536"]}
+def unit(name: str) -> dict[str, list[str]]:
+    """What the unit states, by key."""
+    stated: dict[str, list[str]] = defaultdict(list)
+    for key, value in re.findall(r"^(\w+)=(.*)$", (UNITS / f"{name}.service").read_text(), re.MULTILINE):
+        stated[key].append(value)
+    return stated
+
+
+def test_each_unit_of_systemd_has_its_limits_account_and_folders() -> None:
+    plane, agent = unit("quorate"), unit("quorate-agent")
+    for each, account, tasks in ((plane, "quorate", "4096"), (agent, "root", "infinity")):
+        assert each["LimitNOFILE"] == ["65536"]
+        assert (each["User"], each["TasksMax"]) == ([account], [tasks])
+        assert (each["StateDirectory"], each["StateDirectoryMode"]) == (["quorate"], ["0700"])
+    assert plane["RuntimeDirectory"] == ["quorate"]
+    assert agent["KillMode"] == ["process"]  # tasks go on
+    (account,) = re.findall(r"^u (\S+) - .* (\S+)$", (UNITS / "quorate.sysusers").read_text(), re.MULTILINE)
+    assert account == ("quorate", "/var/lib/quorate")
+
+
+def test_each_unit_of_systemd_starts_what_is_installed_as_the_page_says() -> None:
+    page = (ROOT / "docs/install.md").read_text()
+    for name, command in (("quorate", "run"), ("quorate-agent", "agent")):
+        (started,) = unit(name)["ExecStart"]
+        program, said, *arguments = started.split()
+        assert said == command
+        known = cli.get_command(click.Context(cli), command)
+        assert known is not None
+        assert set(OPTION.findall(" ".join(arguments))) <= {option for each in known.params for option in each.opts}
+        (variables,) = unit(name)["EnvironmentFile"]
+        for told in (program.removesuffix("/bin/quorate"), variables, f"{name}.service"):
+            assert told in page
+
+
+@pytest.mark.skipif(
+    not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed (apt-get install systemd)"
+)
+@pytest.mark.parametrize("name", ["quorate", "quorate-agent"])
+def test_systemd_understands_each_unit(name: str, tmp_path: Path) -> None:
+    """Every key and value; programs have to be there, so one that is takes the place of the installed one."""
+    text = (UNITS / f"{name}.service").read_text()
+    assert text.count("/opt/quorate/venv/bin/quorate ") == 1
+    (tmp_path / f"{name}.service").write_text(text.replace("/opt/quorate/venv/bin/quorate ", "/bin/true "))
+    asked = ["systemd-analyze", "verify", str(tmp_path / f"{name}.service")]
+    said = subprocess.run(asked, capture_output=True, text=True)
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+@pytest.mark.skipif(
+    not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed (apt-get install systemd)"
+)
+def test_the_control_plane_has_no_more_of_the_machine_than_it_needs() -> None:
+    """By systemd's own weights: 0 is nothing, 100 all of it; a unit that says nothing has 96."""
+    asked = [
+        "systemd-analyze",
+        "security",
+        "--offline=yes",
+        f"--threshold={EXPOSURE_MAX}",
+        str(UNITS / "quorate.service"),
+    ]
+    said = subprocess.run(asked, capture_output=True, text=True)
+    assert said.returncode == 0, said.stdout.splitlines()[-1]

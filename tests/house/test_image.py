@@ -1,102 +1,148 @@
-"""The recipe of the container image, as far as it can be judged without a container engine."""
+"""What the container image is made of and how, as far as it can be judged without a container engine."""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import lzma
 import re
-import shlex
-import subprocess
 import sys
+import tarfile
 import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from hack import image_debs
+from hack.image_debs import Deb
 from hack.image_lock import BUILD, IMAGE, PYTHON, RUN, build_wishes, wishes
+from hack.krew import a_wheel
+from hack.release.deb_files import SNAPSHOTS_VARIABLE, DebFile, fetched, unpacked
+from hack.release.image import ACCOUNT, TARGET, image, own_files, root, tried_image
+from hack.release.source import Source
+from hack.release.version import version
+from hack.supply_chain.problem import ProblemError
 from reconciler.documents.schemas import data_folder
-from tests.house.tracked import ROOT, tracked
+from reconciler.node.local.runtimes import NoContainersError
+from tests.house.tracked import ROOT
 
-KNOWN = {"ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "LABEL", "RUN", "USER", "WORKDIR"}
 PINNED = re.compile(r"(\S+)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)")
 
 
-class Instruction(NamedTuple):
-    name: str
-    words: str
-
-
-def instructions() -> list[Instruction]:
-    text = re.sub(r"^#.*\n", "", (IMAGE / "Containerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
-    return [Instruction(*line.split(maxsplit=1)) for line in text.splitlines() if line.strip()]
-
-
-def stages() -> list[list[Instruction]]:
-    found: list[list[Instruction]] = [[]]
-    for each in instructions():
-        found += [[]] if each.name == "FROM" else []
-        found[-1].append(each)
-    return found
-
-
-def copied() -> list[str]:
-    """What is taken from the checkout."""
-    taken = (shlex.split(each.words) for each in instructions() if each.name == "COPY")
-    return [source for words in taken if not words[0].startswith("--from") for source in words[:-1]]
+ADDED = "root.tar"
+SNAPSHOTS = "http://snapshots.example.com/archive"
 
 
 def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def test_every_instruction_is_one() -> None:
-    assert {each.name for each in instructions()} <= KNOWN
-    assert [stage[0].name for stage in stages()[1:]] == ["FROM"] * 3
+def instructions() -> dict[str, str]:
+    text = re.sub(r"^#.*\n", "", (IMAGE / "Containerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    return dict(line.split(maxsplit=1) for line in text.splitlines() if line.strip())
 
 
-def test_everything_that_is_copied_is_there_and_let_through() -> None:
-    let_through = [
-        line[1:] for line in (IMAGE / "Containerfile.dockerignore").read_text().splitlines() if line.startswith("!")
-    ]
-    for source in copied():
-        assert tracked(source, f"{source}/*"), source
-        assert any(source == each or source.startswith(f"{each}/") for each in let_through), source
-
-
-def test_everything_that_the_wheel_is_made_of_is_copied() -> None:
-    wheel = project()["tool"]["hatch"]["build"]["targets"]["wheel"]
-    parts = {*wheel["packages"], *wheel["force-include"], "pyproject.toml", project()["project"]["readme"]}
-    assert parts <= set(copied())
+def test_it_is_made_of_what_is_locked_and_of_no_other_image() -> None:
+    assert instructions()["FROM"] == "scratch"
+    assert instructions()["ADD"] == f"{ADDED} /"
+    assert "RUN" not in instructions()
 
 
 def test_it_does_not_run_as_root() -> None:
-    (user,) = [each.words for each in stages()[-1] if each.name == "USER"]
     (deployment,) = yaml.safe_load_all((ROOT / "deploy/kubernetes/deployment.yaml").read_text())
     security = deployment["spec"]["template"]["spec"]["securityContext"]
-    assert user == f"{security['runAsUser']}:{security['runAsGroup']}" == "65532:65532"
+    assert instructions()["USER"] == f"{security['runAsUser']}:{security['runAsGroup']}" == f"{ACCOUNT}:{ACCOUNT}"
+    assert f"quorate:x:{ACCOUNT}:{ACCOUNT}:" in etc()["etc/passwd"].content.decode()
 
 
-def test_it_starts_what_was_installed() -> None:
-    (install,) = [each.words for each in stages()[1] if each.name == "RUN"]
-    (start,) = [each.words for each in stages()[-1] if each.name == "ENTRYPOINT"]
-    assert start == f'["{install.split()[-1]}/bin/quorate"]'
+def etc() -> dict[str, DebFile]:
+    return {file.member.name: file for file in own_files()}
 
 
-def test_the_scripts_are_shell() -> None:
-    scripts = [each.words for each in instructions() if each.name == "RUN"]
-    for script in (*scripts, (IMAGE / "install.sh").read_text()):
-        subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+def test_it_starts_what_is_installed() -> None:
+    assert instructions()["ENTRYPOINT"] == f'["/{TARGET}/bin/quorate"]'
+    assert instructions()["ENV"].split()[0] == f"PATH=/{TARGET}/bin:/usr/bin"
 
 
-def test_all_say_the_same_version() -> None:
-    version = project()["project"]["version"]
-    assert f"VERSION={version}" in [each.words for each in stages()[-1]]
-    chart = yaml.safe_load((ROOT / "deploy/helm/quorate/Chart.yaml").read_text())
-    assert (chart["version"], chart["appVersion"]) == (version, version)
-    assert f"image: quorate:{version}\n" in (ROOT / "deploy/kubernetes/deployment.yaml").read_text()
+def test_debians_packages_are_those_of_one_moment_for_each_architecture() -> None:
+    lock = image_debs.read()
+    assert re.fullmatch(r"20\d{6}T\d{6}Z", lock.snapshot)
+    for architecture in image_debs.ARCHITECTURES:
+        names = [deb.name for deb in lock.of(architecture)]
+        assert len(set(names)) == len(names)
+        assert set(image_debs.WANTED) <= set(names)
+        assert not image_debs.LEFT_OUT & set(names)
+    for deb in lock.debs:
+        assert re.fullmatch(r"[0-9a-f]{64}", deb.sha256)
+        assert deb.path.startswith(("debian/pool/main/", "debian-security/pool/updates/main/"))
+        assert deb.path.endswith((f"_{deb.architecture}.deb", "_all.deb"))
+
+
+def a_deb(**files: str) -> bytes:
+    """A package with these files, and a link to the first."""
+    control = [("./control", "Package: tool\n")]
+    data = [(f"./{path.replace('__', '/')}", text) for path, text in files.items()]
+    parts = [("debian-binary", b"2.0\n"), ("control.tar.xz", xz(control)), ("data.tar.xz", xz(data, link=data[0][0]))]
+    packed = b"!<arch>\n"
+    for name, content in parts:
+        packed += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode() + content
+        packed += b"\n" * (len(content) % 2)
+    return packed
+
+
+def xz(files: list[tuple[str, str]], link: str = "") -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, text in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+        if link:
+            member = tarfile.TarInfo("./bin/same")
+            member.type, member.linkname = tarfile.LNKTYPE, link
+            archive.addfile(member)
+    return lzma.compress(packed.getvalue())
+
+
+def test_files_of_packages_lie_where_debian_12_has_them() -> None:
+    found = {file.member.name: file for file in unpacked(a_deb(bin__tool="first", usr__share__x="second"), "tool")}
+    assert {name: file.content for name, file in found.items() if file.member.isreg()} == {
+        "usr/bin/tool": b"first",
+        "usr/share/x": b"second",
+        "var/lib/dpkg/status.d/tool": b"Package: tool\n",
+    }
+    assert found["usr/bin/same"].member.linkname == "usr/bin/tool"
+
+
+def test_a_package_of_another_hash_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deb = Deb("amd64", "tool", "1", hashlib.sha256(b"right").hexdigest(), "debian/pool/t.deb")
+    asked: list[str] = []
+    monkeypatch.setenv(image_debs.MIRROR_VARIABLE, "http://debian.example.com/")
+    monkeypatch.setenv(SNAPSHOTS_VARIABLE, SNAPSHOTS)
+    answers = {
+        "http://debian.example.com/debian/pool/t.deb": b"wrong",
+        f"{SNAPSHOTS}/debian/20260101T000000Z/pool/t.deb": b"no",
+    }
+
+    def opened(url: str, timeout: float) -> io.BytesIO:
+        asked.append(url)
+        return io.BytesIO(answers[url])
+
+    monkeypatch.setattr("hack.release.deb_files.urlopen", opened)
+    with pytest.raises(ProblemError, match="it has another hash than the lock"):
+        fetched(deb, "20260101T000000Z", tmp_path)
+    assert (asked, list(tmp_path.iterdir())) == ([*answers], [])
+    answers[asked[1]] = b"right"
+    assert fetched(deb, "20260101T000000Z", tmp_path) == b"right"
+    asked.clear()
+    assert (fetched(deb, "20260101T000000Z", tmp_path), asked) == (b"right", [])
+    (tmp_path / deb.sha256).write_bytes(b"spoilt")
+    assert (fetched(deb, "20260101T000000Z", tmp_path), len(asked)) == (b"right", 2)
 
 
 def pins(file: Path) -> Iterator[tuple[str, str]]:
@@ -138,15 +184,19 @@ def test_what_a_wheel_ships_is_where_it_is_looked_for(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.long
-def test_what_the_image_does_makes_a_program_that_runs(tmp_path: Path) -> None:
-    """The steps of its build, from the same script: asks the package index for some 50 wheels."""
-    subprocess.run([IMAGE / "install.sh", tmp_path / "quorate"], check=True)
-    bare = {"PATH": "/usr/bin:/bin"}
-    run = subprocess.run(
-        [tmp_path / "quorate/bin/quorate", "--version"], env=bare, capture_output=True, text=True, check=True
-    )
-    assert run.stdout == f"quorate {project()['project']['version']}\n"
-    served = "import reconciler.server.kubernetes_cluster, reconciler.api.server"
-    subprocess.run([tmp_path / "quorate/bin/python", "-c", served], env=bare, cwd=tmp_path, check=True)
-    valid = subprocess.run([tmp_path / "quorate/bin/quorate", "validate", ROOT], env=bare, cwd=tmp_path)
-    assert valid.returncode == 0
+def test_it_is_made_twice_alike_and_runs(tmp_path: Path) -> None:
+    """Asks the package index for some 70 wheels, and Debian for some 70 packages where none are kept from before."""
+    source = Source(ROOT, version(), "c" * 40, 1_795_958_501)
+    wheel = a_wheel(tmp_path)
+    made = []
+    for number in ("first", "second"):
+        (tmp_path / number).mkdir()
+        made.append(hashlib.sha256(root(source, wheel, tmp_path / number, "amd64")).hexdigest())
+    assert made[0] == made[1]
+    (tmp_path / "out").mkdir()
+    try:
+        image(source, wheel, tmp_path, tmp_path / "out")
+        said = tried_image(source)
+    except NoContainersError as error:
+        pytest.skip(str(error))
+    assert said.startswith(f"quorate {version()}, git version ")

@@ -20,6 +20,7 @@ import pytest
 from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import ComponentMissingError, found, place
 from hack.kubernetes.shipped import ACCOUNT, BASE, DEPLOY, GROUPS
+from hack.release.version import version
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.objects.resource import PODS
 from tests.e2e.first_steps import ROOT, Terminals, console_blocks, terminals
@@ -44,7 +45,7 @@ upgrade)
   image.digest=*) kubectl -n {SPACE} set image deployment/quorate quorate=quorate@${{said#image.digest=}} ;;
   esac; done ;;
 rollback)
-  kubectl -n {SPACE} set image deployment/quorate quorate=quorate:0.1.0 ;;
+  kubectl -n {SPACE} set image deployment/quorate quorate=quorate:{version()} ;;
 uninstall)
   kubectl delete -k {BASE} ;;
 esac

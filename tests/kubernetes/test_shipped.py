@@ -28,6 +28,9 @@ from hack.kubernetes.shipped import (
     objects_in,
     path_of,
 )
+from hack.release.packages import chart as archive
+from hack.release.source import Source
+from hack.release.version import ROOT, version
 from reconciler.kubernetes.client.refusals import NotAllowedError
 from reconciler.kubernetes.objects.resource import NODES, Resource
 from tests.kubernetes.fencing import as_quorate
@@ -103,7 +106,7 @@ def test_the_chart_says_what_it_will_do(observe: bool, said: str) -> None:
 @pytest.mark.kubernetes
 def test_each_value_of_the_chart_does_what_it_says() -> None:
     plain = container(chart())
-    assert plain["image"] == "quorate:0.1.0"
+    assert plain["image"] == f"quorate:{version()}"
     digest = f"sha256:{'a' * 64}"
     assert container(chart(image__digest=digest))["image"] == f"quorate@{digest}"
     assert container(chart(policies__cluster="berlin"))["args"] == [*plain["args"], "--cluster=berlin"]
@@ -389,3 +392,10 @@ class TestInstalled:
                 await admin.delete(f"{there}/quorate-policy-1")
 
         asyncio.run(story())
+
+
+@pytest.mark.kubernetes
+def test_the_chart_of_a_release_is_the_chart(tmp_path: Path) -> None:
+    released = archive(Source(ROOT, version(), "c" * 40, 1_795_958_501), tmp_path)
+    values = {"policies": {"repo": REPOSITORY}}
+    assert charted(values, chart=released) == charted(values)

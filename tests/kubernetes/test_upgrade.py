@@ -22,6 +22,7 @@ from hack.kubernetes.cluster import Cluster, running
 from hack.kubernetes.components import ComponentMissingError, found, place
 from hack.kubernetes.intervals import Intervals, entries_of
 from hack.kubernetes.shipped import ACCOUNT, GROUPS, NAMESPACE
+from hack.release.version import version
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import LEASE
 from reconciler.kubernetes.objects import names
@@ -39,7 +40,7 @@ POLICY = {"policies/queues.yaml": QUEUES["policies/queues.yaml"].replace("guaran
 EARLIER = "1ca9bf16"
 """Of the day before; what pods are remembered by has changed since."""
 PARTS = ("quorate", "solver", "reconciler", "schemas", "policies", "cluster-state", "deploy")
-IMAGE, EARLIER_IMAGE = "quorate:0.1.0", "quorate:0.0.9"
+IMAGE, EARLIER_IMAGE = f"quorate:{version()}", "quorate:0.0.9"
 STAY = 2
 """Gangs that are there from the first version to the last."""
 EACH = 8

@@ -93,7 +93,30 @@ def test_without_podman_there_are_no_containers(
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [("kubernetes", "quorate[kubernetes]"), ("psycopg", "quorate[postgresql]")]
+    ("lacking", "name", "said", "limits"),
+    [
+        (["gpg"], "signatures", "there is no gpg", "commits signed with GPG keys are refused"),
+        (
+            ["gpg", "ssh-keygen"],
+            "signatures",
+            "there is no ssh-keygen and no gpg",
+            "commits signed with SSH or GPG keys",
+        ),
+        (["ssh"], "ssh", "there is no ssh", "no policy can be followed over ssh"),
+    ],
+)
+def test_programs_that_git_asks_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lacking: list[str], name: str, said: str, limits: str
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program: None if program in lacking else f"/usr/bin/{program}")
+    assert found(tmp_path, name) == ("limited", said)
+    (check,) = [check for check in look(tmp_path, ANY_PORT) if check.name == name]
+    assert check.lacks.startswith(limits)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("fastapi", "quorate[server]"), ("kubernetes", "quorate[kubernetes]"), ("psycopg", "quorate[postgresql]")],
 )
 def test_an_extra_that_is_not_installed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: str, name: str
