@@ -140,9 +140,7 @@ class SlurmQueue:
         tasks.sort(key=lambda task: (task.group, task.index))
         start = instant(record, "start_time")
         submitted = min(instant(record, "submit_time"), start)
-        return Job(
-            name_of(record), submitted, spec, _user(record), "running", 1, start, tuple(tasks), spec.time_limit
-        )
+        return Job(name_of(record), submitted, spec, _user(record), "running", 1, start, tuple(tasks), spec.time_limit)
 
     def _devices(self, node: Node, detail: str, count: int) -> tuple[DeviceId, ...]:
         """The GPUs by the numbers that Slurm prints; without these as many as it has, from the first that is free.
