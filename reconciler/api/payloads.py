@@ -16,6 +16,7 @@ from reconciler.model.git_status import Drift
 from reconciler.model.health_record import PartHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobState
+from reconciler.model.observed import ObservedComparison
 from reconciler.model.problem import Problem
 from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Activity, Epoch
@@ -245,6 +246,7 @@ class Status(Payload, frozen=True, kw_only=True):
     `drift`: what the revision that is held would do beside what was accepted of it, where that is why.
     `broken_limits`: those of the policy that are below what their queues hold, as the last round saw it.
     `followed`: where jobs are pods, how far each kind of the API server's objects is followed.
+    `beside`: where Slurm schedules, what rounds would have done beside it; of jobs, those that the caller may see.
     """
 
     conditions: tuple[Condition, ...]
@@ -258,6 +260,7 @@ class Status(Payload, frozen=True, kw_only=True):
     drift: tuple[Drift, ...] = ()
     broken_limits: tuple[BrokenLimit, ...] = ()
     followed: tuple[FollowedKind, ...] = ()
+    beside: ObservedComparison | None = None
 
 
 class WhoAmI(Payload, frozen=True, kw_only=True):

@@ -39,7 +39,9 @@ OPTIONS = (
         "--kubernetes", is_flag=True, help="Jobs are the pods of a Kubernetes cluster that name schedulerName: quorate."
     ),
     click.option(
-        "--observe", is_flag=True, help="Decide rounds and do nothing: say what would have been. With --kubernetes."
+        "--observe",
+        is_flag=True,
+        help="Decide rounds and do nothing: say what would have been. With --kubernetes or --slurm.",
     ),
     click.option(
         "--observed-scheduler",
@@ -134,9 +136,11 @@ def kubernetes_settings(
             "--observed-scheduler and --observed-queue are for --observe. Add it, or leave them out."
         )
     if not kubernetes:
-        if observe or mirror_policy or kubeconfig or context or dcgm:
+        if observe:
+            raise click.UsageError("--observe is for --kubernetes or --slurm. Add one of them, or leave it out.")
+        if mirror_policy or kubeconfig or context or dcgm:
             raise click.UsageError(
-                "--observe, --mirror-policy, --kubeconfig, --context, --dcgm-prometheus and --dcgm-exporters are for --kubernetes. "
+                "--mirror-policy, --kubeconfig, --context, --dcgm-prometheus and --dcgm-exporters are for --kubernetes. "
                 "Add it, or leave them out."
             )
         return None

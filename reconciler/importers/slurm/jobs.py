@@ -27,6 +27,8 @@ from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, T
 _ARRAY_MAX: Final = 1000
 """Of one array so many elements are taken to wait: more would change nothing of a first round."""
 _NAME_MAX: Final = 63
+_NOT_SET: Final = (0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF)
+"""NO_VAL and INFINITE, of 32 and 64 bits (slurm.h): versions before 23.02 may print them as plain numbers."""
 _INDEX = re.compile(r"\(IDX:([0-9,-]+)\)")
 
 
@@ -93,6 +95,14 @@ class SlurmQueue:
                 if jobs.setdefault(job.name, job) is not job:
                     self._leave_out(record, "another job has its number")
         return tuple(jobs[name] for name in sorted(jobs))
+
+    def past(self, records: Iterable[Mapping[str, Any]]) -> Iterator[Job]:
+        """Those that had nodes and have none any more, as they were submitted. One that can't be read is left out."""
+        for record in records:
+            if record.get("nodes") and not runs(record) and not waits(record):
+                with suppress(ValueError):
+                    spec = self._spec(record, self._groups(record))
+                    yield Job(name_of(record), instant(record, "submit_time"), spec, _user(record))
 
     def _readable(self, record: Mapping[str, Any]) -> list[Job]:
         try:
@@ -266,7 +276,7 @@ def number(value: Any) -> int:
     """A number as it is printed: plain, or with whether it is set."""
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") and not value.get("infinite") else 0
-    return int(value) if isinstance(value, int | float) and math.isfinite(value) else 0
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) and value not in _NOT_SET else 0
 
 
 def _user(record: Mapping[str, Any]) -> str:
