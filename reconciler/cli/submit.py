@@ -133,9 +133,9 @@ def submit(
         is_named = bool(name or path or _is_batch(words))
         view: Named = _submit(client, submission, key, output, is_named)
         if attaches:
-            ctx.exit(wait_and_attach(client, view.name))
+            ctx.exit(wait_and_attach(client, view))
         if and_wait:
-            view = wait_for(client, view.name, "ended")
+            view = wait_for(client, view, "ended")
     if output == "json":
         print_json(view)
     else:

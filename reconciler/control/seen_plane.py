@@ -141,6 +141,10 @@ class SeenJobs:
         del asked
         self._elsewhere("submit")
 
+    def resolved(self, names: Collection[JobName]) -> dict[JobName, JobName]:
+        """They are as the other scheduler has them."""
+        return {name: name for name in names}
+
     def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
         """Not here."""
         del batch, user, at, idempotency_key
