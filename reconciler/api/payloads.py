@@ -11,12 +11,12 @@ from reconciler.control.use_summary import GpuUtilisation
 from reconciler.lifecycle.jobs.eligibility import Block
 from reconciler.model.budget import BudgetStanding
 from reconciler.model.checkpoint_record import CheckpointRecord
+from reconciler.model.comparison import ObservedComparison
 from reconciler.model.failure import Failure
 from reconciler.model.git_status import Drift
 from reconciler.model.health_record import PartHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobState
-from reconciler.model.observed import ObservedComparison
 from reconciler.model.problem import Problem
 from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Activity, Epoch

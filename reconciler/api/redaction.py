@@ -8,10 +8,10 @@ import msgspec
 
 from reconciler.access.rights import Rights
 from reconciler.api.payloads import JobView
+from reconciler.model.comparison import ObservedComparison
 from reconciler.model.failure import Failure
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobOutcome
-from reconciler.model.observed import ObservedComparison
 from reconciler.protocols.history import Event
 from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.rounds import RoundRecord

@@ -148,8 +148,7 @@ def _settings(
     from reconciler.server.settings import Settings
 
     store, connections, dcgm = _store_settings(others), connection_settings(others), dcgm_settings(others)
-    seen = {**metrics_settings(others), **console_settings(others)}
-    slurm = slurm_settings(others)
+    seen = {**metrics_settings(others), **console_settings(others), "slurm": slurm_settings(others)}
     return Settings(
         policies=policies_repo,
         branch=branch,
@@ -168,7 +167,6 @@ def _settings(
         webhook_secret=webhook_secret,
         agents=agents_settings(others),
         kubernetes=kubernetes_settings(**others, dcgm=dcgm),
-        slurm=slurm,
         store=store,
         connections=connections,
         round_worker_from=round_worker_from,

@@ -14,7 +14,7 @@ from reconciler.cli.inputs import folder_here, unreadable
 from reconciler.cli.output import CommandFailedError, printable
 from reconciler.documents.slurm.directives import IgnoredDirective, ScriptError, has_directives
 from reconciler.documents.slurm.job import Submitter, job_of
-from reconciler.documents.slurm.naming import KnownNames
+from reconciler.documents.slurm.names import KnownNames
 
 
 def is_script(path: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.payloads import Condition, Status
-from reconciler.cli.beside import print_comparison
+from reconciler.cli.comparison_report import print_comparison
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.phrases import short_list, short_revision

@@ -27,8 +27,8 @@ from reconciler.lifecycle.health.cap import held_back
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.budget import BudgetStanding
 from reconciler.model.clock import Clock
+from reconciler.model.comparison import ObservedComparison
 from reconciler.model.health_record import NodeHealth
-from reconciler.model.observed import ObservedComparison
 from reconciler.model.task_log import Logs
 from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Epoch, Unstartable

@@ -18,7 +18,7 @@ from reconciler.control.metrics import Metrics
 from reconciler.control.seen_plane import ElsewhereWords, SeenHoldings, SeenJobs, SeenPlane
 from reconciler.control.use_summary import KnownUse, LatestUse
 from reconciler.model.clock import Clock, SystemClock
-from reconciler.model.observed import ObservedComparison
+from reconciler.model.comparison import ObservedComparison
 from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.job_source import JobsAreElsewhereError

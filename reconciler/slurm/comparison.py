@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from reconciler.model.causes import why_evicted
-from reconciler.model.observed import ComparedJob, EvictedBeside, ObservedComparison, StartCounts, UseBeside
-from reconciler.slurm.look import JobFacts, SlurmLook
+from reconciler.model.comparison import ComparedJob, EvictedBeside, ObservedComparison, StartCounts, UseBeside
+from reconciler.slurm.look import SlurmJobFacts, SlurmLook
 from solver.model.document import decode, encode
 from solver.model.quantities import MILLI_PER_GPU, Instant
 from solver.model.workload import Job, JobName, TaskPlacement
@@ -81,7 +81,7 @@ class SlurmComparison:
         added = {name: getattr(counts, name) + number for name, number in more.items()}
         self._before = msgspec.structs.replace(self._before, counts=msgspec.structs.replace(counts, **added))
 
-    def _note_starts(self, now: Instant, jobs: Mapping[JobName, Job], facts: Mapping[JobName, JobFacts]) -> None:
+    def _note_starts(self, now: Instant, jobs: Mapping[JobName, Job], facts: Mapping[JobName, SlurmJobFacts]) -> None:
         for name, found in facts.items():
             self._count(really_evicted=found.is_preempted and name in self._running)
             if found.standing == "waiting" and name in jobs:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from reconciler.analysis.backtest.history_file import Attempt, RecordedJob
-from reconciler.slurm.look import JobFacts
+from reconciler.slurm.look import SlurmJobFacts
 from solver.model.inflight import Ended, StopPurpose
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Job, JobName
@@ -30,7 +30,7 @@ class SlurmHistory:
         """Every job that is not forgotten."""
         return tuple(self._jobs.values())
 
-    def look(self, now: Instant, jobs: Iterable[Job], facts: Mapping[JobName, JobFacts]) -> None:
+    def look(self, now: Instant, jobs: Iterable[Job], facts: Mapping[JobName, SlurmJobFacts]) -> None:
         """See what is so now. Jobs that Slurm does not know any more have ended meanwhile, and it is not known how."""
         if self._since is None:
             self._since = now
@@ -71,7 +71,7 @@ class SlurmHistory:
         return tuple(sorted(found, key=lambda one: (-one.submitted_at, one.job))[:HISTORY_JOBS])
 
 
-def _seen(record: RecordedJob, found: JobFacts, now: Instant) -> RecordedJob:
+def _seen(record: RecordedJob, found: SlurmJobFacts, now: Instant) -> RecordedJob:
     if found.standing in ("running", "aside") or (found.standing == "ended" and found.started_at):
         record = _begun(record, found)
     elif found.standing in ("waiting", "held") and record.is_running:
@@ -88,7 +88,7 @@ def _seen(record: RecordedJob, found: JobFacts, now: Instant) -> RecordedJob:
     return msgspec.structs.replace(_ended(record, at), ended_as=found.ended_as)
 
 
-def _begun(record: RecordedJob, found: JobFacts) -> RecordedJob:
+def _begun(record: RecordedJob, found: SlurmJobFacts) -> RecordedJob:
     """The attempt that runs, or ran last: another one if it began after that which is on record."""
     at = max(found.started_at, record.submitted_at)
     if record.attempts and at <= record.attempts[-1].started_at:

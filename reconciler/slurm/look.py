@@ -61,7 +61,7 @@ _NOT_OURS: Final = (
 what the policy says in another way."""
 
 
-class JobFacts(NamedTuple):
+class SlurmJobFacts(NamedTuple):
     """What Slurm says of a job now. `came`: since when it could start; `reason`: why it waits, in Slurm's word.
 
     `started_at`: when its present or last attempt began; 0: not yet. `cut`: elements of its array are not listed one by one.
@@ -89,7 +89,7 @@ class SlurmLook:
     offered: tuple[Job, ...] = ()
     jobs: tuple[Job, ...] = ()
     past: tuple[Job, ...] = ()
-    facts: Mapping[JobName, JobFacts] = field(default_factory=dict)
+    facts: Mapping[JobName, SlurmJobFacts] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     intents: tuple[Intent, ...] = ()
     reservations: tuple[Reservation, ...] = ()
@@ -119,7 +119,7 @@ class SlurmLook:
 def slurm_look(printed: SourceFile, known: KnownNodes, naming: SlurmNaming, now: Instant) -> SlurmLook:
     """Read what `squeue --json` printed. Raises InvalidDocumentsError for what has no jobs."""
     records = records_in(decoded(printed))
-    facts = dict[JobName, JobFacts]()
+    facts = dict[JobName, SlurmJobFacts]()
     for record in records:
         for name, found in _facts(record, now):
             facts.setdefault(name, found)
@@ -143,7 +143,7 @@ def _within(job: Job, now: Instant) -> Job:
     return msgspec.structs.replace(job, submitted_at=submitted, started_at=started)
 
 
-def _facts(record: Mapping[str, Any], now: Instant) -> Iterator[tuple[JobName, JobFacts]]:
+def _facts(record: Mapping[str, Any], now: Instant) -> Iterator[tuple[JobName, SlurmJobFacts]]:
     states, standing = states_of(record), _standing(record)
     eligible = instant(record, "eligible_time")
     submitted = min(instant(record, "submit_time") or now, now)
@@ -151,7 +151,7 @@ def _facts(record: Mapping[str, Any], now: Instant) -> Iterator[tuple[JobName, J
     ended = next((how for state, how in _ENDS.items() if state in states), None) if standing == "ended" else None
     # One that was cancelled before it began has the time of that as its start, and no nodes.
     has_begun = standing in ("running", "aside") or (standing == "ended" and bool(record.get("nodes")))
-    found = JobFacts(
+    found = SlurmJobFacts(
         standing,
         came,
         Instant(min(instant(record, "start_time"), now) if has_begun else 0),

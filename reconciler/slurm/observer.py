@@ -14,7 +14,7 @@ from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.control.dry_run import Wishes, meaning_of, new_in, wishes_of
 from reconciler.control.passes import record_news
 from reconciler.model.clock import Clock
-from reconciler.model.observed import ObservedComparison
+from reconciler.model.comparison import ObservedComparison
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.history import Event, History
 from reconciler.protocols.ledger import Ledger

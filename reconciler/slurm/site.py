@@ -22,9 +22,9 @@ from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.slurm.commands import JOBS, NODES, SlurmCommands
 from reconciler.slurm.look import SlurmLook, slurm_look
-from reconciler.slurm.naming import PolicyNaming
 from reconciler.slurm.nodes import NodeStanding, known_nodes, node_standings
 from reconciler.slurm.observer import SlurmObserver
+from reconciler.slurm.policy_names import PolicyNaming
 from solver.model.inflight import ConvergenceClock, InFlight
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot, snapshot_of

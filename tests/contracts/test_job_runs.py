@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.model.failure import Failure
 from reconciler.model.job_groups import Batch, NewGroup, NewJob, Submission
-from reconciler.model.job_record import JobOutcome
+from reconciler.model.job_record import ArrayElement, JobOutcome
 from reconciler.protocols.history import Event
 from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError, JobQuery
 from solver.model.workload import JobName
@@ -105,8 +105,13 @@ def test_groups_keep_their_names_for_ever(stores: Stores) -> None:
     batch = Batch((NewGroup(TRAIN, "array"),), (NewJob(JobName("train-0"), SPEC),))
     with pytest.raises(DuplicateJobError, match="train"):
         stores.jobs.submit_all(batch, "ada", NOW, "")
-    sweep = Batch((NewGroup(JobName("sweep"), "array"),), (NewJob(JobName("sweep-0"), SPEC),))
+    sweep = Batch(
+        (NewGroup(JobName("sweep"), "array"),),
+        (NewJob(JobName("sweep-0"), SPEC, ArrayElement(JobName("sweep"), 0, 1)),),
+    )
     stores.jobs.submit_all(sweep, "ada", NOW, "")
     stores.jobs.finish(lead(stores), JobName("sweep-0"), DONE)
     with pytest.raises(DuplicateJobError, match="sweep"):
         submit(stores, "sweep")
+    assert submit(stores, "sweep-0") == "sweep-0#2"
+    assert [job.name for job in stores.jobs.members(JobName("sweep"))] == ["sweep-0"]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from reconciler.documents.slurm import amounts
 from reconciler.documents.slurm.directives import Directive, IgnoredDirective, ScriptError, directives
 from reconciler.documents.slurm.flags import FLAGS, UNKNOWN
-from reconciler.documents.slurm.naming import KnownNames, SlurmNames
+from reconciler.documents.slurm.names import KnownNames, SlurmNames
 from reconciler.documents.slurm.script import command_of, unavailable_in
 from solver.model.document import API_VERSION
 

@@ -11,7 +11,6 @@ from reconciler.api.server import ApiServer
 from reconciler.client import ApiError, Client
 from reconciler.control.control import LEASE
 from reconciler.model.job_record import JobOutcome
-from reconciler.model.job_runs import as_id, called, run_after
 from solver.model.workload import Dependency, JobName
 from tests.reconciler.api.conftest import NOW, TOKEN, Site, spec
 from tests.reconciler.cli.conftest import Quorate
@@ -109,14 +108,3 @@ def test_a_name_is_the_newest_that_the_caller_may_see_and_never_anothers(quorate
     assert quorate(*SUBMIT).exit_code == 0
     assert quorate("get", "nobody").exit_code == 1
     assert "There is no job nobody" in quorate("get", "nobody").err
-
-
-@pytest.mark.parametrize(
-    ("job", "name", "after"),
-    [("train", "train", "train#2"), ("train#2", "train", "train#3"), ("a-1#99", "a-1", "a-1#100")],
-)
-def test_ids(job: str, name: str, after: str) -> None:
-    assert (called(JobName(job)), run_after(JobName(job))) == (name, after)
-    assert called(run_after(JobName(job))) == name
-    assert as_id(JobName(name)) is None
-    assert as_id(JobName(f"{name}#1")) == name

@@ -20,7 +20,7 @@ from reconciler.analysis.backtest.observed_files import ObservedFiles
 from reconciler.analysis.backtest.past import read_recorded
 from reconciler.control.control import PolicyInForce, Solved
 from reconciler.model.clock import VirtualClock
-from reconciler.model.observed import ComparedJob, ObservedComparison
+from reconciler.model.comparison import ComparedJob, ObservedComparison
 from reconciler.slurm.commands import SlurmCommands
 from reconciler.slurm.observer import SlurmMemory, SlurmObserver
 from reconciler.slurm.runner import SlurmRunner

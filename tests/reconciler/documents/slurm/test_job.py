@@ -48,7 +48,7 @@ BECOMES: list[tuple[str, str, Any]] = [
         "--account=physics",
         "spec.queue",
         "team",
-    ),  # until a policy is looked at: tests/reconciler/documents/slurm/test_naming.py
+    ),  # until a policy is looked at: tests/reconciler/documents/slurm/test_names.py
     ("-n 6", f"{GROUP}.replicas", 6),
     ("--ntasks 6", f"{GROUP}.replicas", 6),
     ("-N 3", f"{GROUP}.replicas", 3),

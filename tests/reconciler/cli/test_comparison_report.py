@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.cli.beside import print_comparison
-from reconciler.model.observed import ComparedJob, EvictedBeside, ObservedComparison, StartCounts, UseBeside
+from reconciler.cli.comparison_report import print_comparison
+from reconciler.model.comparison import ComparedJob, EvictedBeside, ObservedComparison, StartCounts, UseBeside
 from solver.model.quantities import Instant
 from solver.model.workload import JobName, QueueName
 

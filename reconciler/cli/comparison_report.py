@@ -10,7 +10,7 @@ import click
 
 from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
-from reconciler.model.observed import ComparedJob, ObservedComparison
+from reconciler.model.comparison import ComparedJob, ObservedComparison
 from solver.model.quantities import Duration
 from solver.plan.reason import count
 

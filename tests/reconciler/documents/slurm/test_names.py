@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.documents.slurm.job import Submitter, job_of
-from reconciler.documents.slurm.naming import KnownNames
+from reconciler.documents.slurm.names import KnownNames
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.workload import QueueName

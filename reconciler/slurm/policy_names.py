@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from reconciler.documents.slurm.naming import KnownNames, SlurmNames
+from reconciler.documents.slurm.names import KnownNames, SlurmNames
 from reconciler.importers.slugs import slug
 from solver.model.cluster import GpuType
 from solver.policy.policy import Policy
