@@ -47,7 +47,7 @@ _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
         DuplicateJobError,
         409,
         "job-exists",
-        "Choose another name, or wait until what is called so has ended; to try again, repeat the idempotency key.",
+        "Choose another name; a job's is free again once it has ended. To try again, repeat the idempotency key.",
     ),
     (
         StoreFullError,

@@ -66,14 +66,13 @@ def _called_anew(services: Services, batch: Batch) -> Batch:
     if not taken:
         return msgspec.structs.replace(batch, jobs=jobs)
     if batch.groups:
-        raise DuplicateJobError(
-            f"there is a job, array or pipeline {min(taken)}, and names of such groups are used once"
-        )
+        why = f"{min(taken)} exists already, and names of arrays, pipelines and their jobs are used once"
+        raise DuplicateJobError(why)
     (job,) = jobs
     newest = services.jobs.resolved([job.name])[job.name]
     before = services.jobs.named([newest]).get(newest)
     if before is None or before.outcome is None:
-        raise DuplicateJobError(f"there is {job.name}: an array or pipeline, or a job that has not ended")
+        raise DuplicateJobError(f"{job.name} exists already: an array or pipeline, or a job that has not ended")
     return Batch((), (msgspec.structs.replace(job, name=run_after(newest)),))
 
 

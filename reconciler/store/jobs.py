@@ -349,9 +349,9 @@ def _accepted(
     if before is not None and asked.idempotency_key and before.idempotency_key == asked.idempotency_key:
         return AcceptedJob(JobRecord(before.name, before.spec, before.user, before.at), is_new=False)
     if before is not None or (runs and runs[-1]["ended_at"] is None):
-        return DuplicateJobError(f"there is a job {name} that has not ended")
+        return DuplicateJobError(f"a job {name} exists already, and has not ended")
     if name in in_groups:
-        return DuplicateJobError(f"there is an array or pipeline {name}, and such names are used once")
+        return DuplicateJobError(f"an array or pipeline {name} exists already, and such names are used once")
     new[name] = asked if not runs else asked._replace(name=run_after(JobName(runs[-1]["name"])))
     job = new[name]
     return AcceptedJob(JobRecord(job.name, job.spec, job.user, job.at), is_new=True)
@@ -454,7 +454,9 @@ def insert_batch(connection: Connection, batch: Batch, user: str, at: Instant, i
     """Write every group and job; raises DuplicateJobError where a name is taken."""
     known = taken(connection, [*(group.name for group in batch.groups), *(job.name for job in batch.jobs)])
     if known:
-        raise DuplicateJobError(f"there is a job, array or pipeline {known[0]}, and names of such groups are used once")
+        raise DuplicateJobError(
+            f"{known[0]} exists already, and names of arrays, pipelines and their jobs are used once"
+        )
     common = {"user": user, "submitted_at": at, "idempotency_key": idempotency_key}
     connection.execute(
         insert(groups),

@@ -16,7 +16,7 @@ def test_runs_of_one_name_share_nothing(plane: ControlPlane) -> None:
     plane.start().until_ready()
     with plane.client() as client:
         for number in range(1, 4):
-            job = client.submit(JobName("train"), sh(SAYS.format(number))).name
+            job = str(client.submit(JobName("train"), sh(SAYS.format(number))).name)
             assert job == ("train" if number == 1 else f"train#{number}")
             until("it has ended", lambda job=job: client.job(job).outcome)  # type: ignore[misc]
         live = client.submit(JobName("train"), sh("sleep 1000")).name

@@ -68,7 +68,7 @@ def test_what_is_asked_of_a_name_is_asked_of_the_newest_alone(quorate: Quorate, 
 
 def test_while_the_newest_lives_the_name_is_taken(quorate: Quorate, site: Site, three: list[str]) -> None:
     ran = quorate(*SUBMIT)
-    assert (ran.exit_code, "a job train that has not ended" in ran.err) == (1, True)
+    assert (ran.exit_code, "a job train exists already, and has not ended" in ran.err) == (1, True)
     assert quorate(*SUBMIT[:-2], "--test-only", *SUBMIT[-2:]).exit_code == 1
     end(site, three[-1])
     assert "train#4: " in quorate(*SUBMIT[:-2], "--test-only", *SUBMIT[-2:]).out
