@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import structlog
 
 from reconciler.analysis.backtest.history_file import RecordedJob
@@ -34,7 +35,12 @@ from solver.policy.policy import Policy, PriorityClass, Queue, Quota, policy_of
 from solver.round.solve import decide
 from tests.fresh_store import fresh_store
 
-VERSIONS: Final = ("21.08", "22.05", "23.02", "24.05")
+VERSIONS: Final = (
+    pytest.param("21.08", marks=pytest.mark.thorough),
+    "22.05",
+    pytest.param("23.02", marks=pytest.mark.thorough),
+    "24.05",
+)
 EVERY: Final = Duration(30_000)
 GPU: Final = "gpu:h100:{}"
 
