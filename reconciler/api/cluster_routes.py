@@ -15,7 +15,7 @@ from reconciler.api.answers import Responses, answer, answers, refuses
 from reconciler.api.cursors import CURSOR_MAX, cursor_of, link_to, number_of
 from reconciler.api.payloads import NodeList, PolicyView, QueueList, RoundList, Status, WhoAmI
 from reconciler.api.problems import RequestRefusedError
-from reconciler.api.redaction import readable_interventions, readable_round, readable_snapshot
+from reconciler.api.redaction import readable_comparison, readable_interventions, readable_round, readable_snapshot
 from reconciler.api.services import Services
 from reconciler.api.views import live_states, node_views, queue_views
 from reconciler.control.metrics import CONTENT_TYPE
@@ -108,11 +108,9 @@ class ClusterRoutes:
         )
         status = self._services.status()
         conditions = (*status.conditions, *alert_conditions(self._services.alerts.standings().values()))
-        return answer(
-            msgspec.structs.replace(
-                status, conditions=conditions, live_jobs=live_states(self._services), by_hand=tuple(by_hand)
-            )
-        )
+        live, beside = live_states(self._services), readable_comparison(status.beside, request.state.rights)
+        shown = {"conditions": conditions, "live_jobs": live, "by_hand": tuple(by_hand), "beside": beside}
+        return answer(msgspec.structs.replace(status, **shown))
 
     def policy(self, if_none_match: Annotated[str, Header()] = "") -> Response:
         """The policy in force; with If-None-Match only if it is another than the one of that ETag."""

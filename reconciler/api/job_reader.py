@@ -17,6 +17,7 @@ from reconciler.api.services import Services
 from reconciler.api.timeline_routes import instant_of
 from reconciler.api.views import JobViews, help_of, job_view, words_of
 from reconciler.model.job_record import TERMINAL, WAITING, JobRecord, JobState
+from reconciler.model.job_runs import called
 from reconciler.protocols.job_source import JobOrder, JobQuery, UnknownJobError
 from solver.model.cluster import Node
 from solver.model.quantities import Instant
@@ -66,6 +67,7 @@ class JobFilter:
     to: Annotated[
         str, Query(description="That had been submitted before this time, or so long ago.", max_length=40)
     ] = ""
+    called: Annotated[str, Query(description="Of this name, each run that was called so.", max_length=253)] = ""
 
     def since_at(self, now: Instant) -> Instant | None:
         """Raises RequestRefusedError."""
@@ -87,6 +89,7 @@ class JobFilter:
             live=not states or bool(states - TERMINAL),
             holds=False if states and states <= WAITING else True if states and states <= _HOLDING else None,
             text=self.text,
+            called=self.called,
             classes=_classes(self.priority_class, policy()[1]) if self.priority_class else None,
             gpu_type=self.gpu_type,
             since=self.since_at(now),
@@ -117,6 +120,7 @@ class JobFilter:
                 and view.name.startswith(self.prefix)
                 and (tree is None or self.queue == within or self.queue in tree.path(within))
                 and text in view.name.lower()
+                and (not self.called or called(view.name) == self.called)
                 and (classes is None or view.spec.priority_class in classes)
                 and (not self.gpu_type or _takes(view.spec, self.gpu_type))
                 and not (live_only and view.state in TERMINAL)

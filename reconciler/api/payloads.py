@@ -11,6 +11,7 @@ from reconciler.lifecycle.jobs.eligibility import Block
 from reconciler.model.broken_limit import BrokenLimit
 from reconciler.model.budget import BudgetStanding
 from reconciler.model.checkpoint_record import CheckpointRecord
+from reconciler.model.comparison import ObservedComparison
 from reconciler.model.failure import Failure
 from reconciler.model.git_status import Drift
 from reconciler.model.health_record import PartHealth
@@ -247,6 +248,7 @@ class Status(Payload, frozen=True, kw_only=True):
     `drift`: what the revision that is held would do beside what was accepted of it, where that is why.
     `broken_limits`: those of the policy that are below what their queues hold, as the last round saw it.
     `followed`: where jobs are pods, how far each kind of the API server's objects is followed.
+    `beside`: where Slurm schedules, what rounds would have done beside it; of jobs, those that the caller may see.
     """
 
     conditions: tuple[Condition, ...]
@@ -260,6 +262,7 @@ class Status(Payload, frozen=True, kw_only=True):
     drift: tuple[Drift, ...] = ()
     broken_limits: tuple[BrokenLimit, ...] = ()
     followed: tuple[FollowedKind, ...] = ()
+    beside: ObservedComparison | None = None
 
 
 class WhoAmI(Payload, frozen=True, kw_only=True):

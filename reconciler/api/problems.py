@@ -43,7 +43,12 @@ class NotReadyError(Exception):
 
 
 _ALWAYS: tuple[tuple[type[Exception], int, str, str], ...] = (
-    (DuplicateJobError, 409, "job-exists", "Choose another name; to try again, repeat the idempotency key."),
+    (
+        DuplicateJobError,
+        409,
+        "job-exists",
+        "Choose another name; a job's is free again once it has ended. To try again, repeat the idempotency key.",
+    ),
     (
         StoreFullError,
         503,

@@ -8,6 +8,7 @@ import msgspec
 
 from reconciler.access.rights import Rights
 from reconciler.api.payloads import JobView
+from reconciler.model.comparison import ObservedComparison
 from reconciler.model.failure import Failure
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobOutcome
@@ -87,6 +88,15 @@ def readable_interventions(
         record = records.get(JobName(each.subject.name)) if each.subject.kind == "job" else None
         if each.subject.kind != "job" or (record and rights.may("see-job", record.spec.queue, record.user)):
             yield each
+
+
+def readable_comparison(found: ObservedComparison | None, rights: Rights) -> ObservedComparison | None:
+    """All figures, and the jobs that the caller may see."""
+    if found is None:
+        return None
+    starts = tuple(one for one in found.starts if rights.may("see-job", one.queue, one.user))
+    evictions = tuple(one for one in found.evictions if rights.may("see-job", one.queue, one.user))
+    return msgspec.structs.replace(found, starts=starts, evictions=evictions)
 
 
 def first_line(text: str) -> str:

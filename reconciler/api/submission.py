@@ -102,6 +102,27 @@ def require_startable(services: Services, jobs: Iterable[NewJob], user: str) -> 
             raise RequestRefusedError(422, found.code, f"{job.name} could not begin: {found.message}.", found.fix)
 
 
+def with_dependencies(services: Services, jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
+    """The jobs with the ids of what they depend on: of a name the newest that is called so now, whatever is called so later.
+
+    What is submitted with them keeps its name.
+    """
+    batch = tuple(jobs)
+    together = {job.name for job in batch if len(batch) > 1} | {job.array.id for job in batch if job.array}
+    wanted = {each.job for job in batch for each in job.spec.depends_on} - together
+    ids = services.jobs.resolved(wanted) if wanted else {}
+
+    def settled(job: NewJob) -> NewJob:
+        if not any(each.job in ids for each in job.spec.depends_on):
+            return job
+        depends_on = tuple(
+            msgspec.structs.replace(each, job=ids.get(each.job, each.job)) for each in job.spec.depends_on
+        )
+        return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, depends_on=depends_on))
+
+    return tuple(map(settled, batch))
+
+
 def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> None:
     """Raise RequestRefusedError where a job depends on something that is neither there nor submitted with it."""
     batch = tuple(jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import msgspec
 from starlette.requests import Request
 
 from reconciler.api.authorisation import Authorisation
@@ -13,6 +14,7 @@ from reconciler.api.submission import (
     require_admissible,
     require_known_dependencies,
     require_startable,
+    with_dependencies,
     with_whole_types,
 )
 from reconciler.documents.job import NamedJob
@@ -34,7 +36,8 @@ class JobSubmitter:
         if job.spec.array is not None:
             message = f"{job.name} is an array: many jobs, and no single one."
             raise RequestRefusedError(422, "is-an-array", message, "Submit it to /v1/groups.")
-        new = NewJob(job.name, with_whole_types(job.spec, self._services.gpu_types()))
+        spec = with_whole_types(job.spec, self._services.gpu_types())
+        (new,) = with_dependencies(self._services, [NewJob(job.name, spec)])
         require_admissible(self._services, [new])
         require_known_dependencies(self._services, [new])
         now, user = self._services.clock.now(), request.state.user
@@ -57,6 +60,7 @@ class JobSubmitter:
         """
         for queue in sorted({job.spec.queue for job in batch.jobs}):
             self._authority.require(request, "submit", queue)
+        batch = msgspec.structs.replace(batch, jobs=with_dependencies(self._services, batch.jobs))
         require_admissible(self._services, batch.jobs)
         require_known_dependencies(self._services, batch.jobs)
         now, user = self._services.clock.now(), request.state.user

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from reconciler.api.answers import answer, answers, refuses
@@ -13,11 +14,18 @@ from reconciler.api.authorisation import Authorisation
 from reconciler.api.group_payloads import Trial, TrialList
 from reconciler.api.job_routes import bounded_body
 from reconciler.api.services import Services
-from reconciler.api.submission import bare_spec, batch_of, require_known_dependencies, require_startable
+from reconciler.api.submission import (
+    bare_spec,
+    batch_of,
+    require_known_dependencies,
+    require_startable,
+    with_dependencies,
+)
 from reconciler.api.views import verdict_words
 from reconciler.documents.pipeline import read_submission
 from reconciler.lifecycle.jobs.containers import kept_to_containers
 from reconciler.model.job_groups import Batch, NewJob
+from reconciler.model.job_runs import run_after
 from reconciler.protocols.job_source import DuplicateJobError
 from solver.model.document import digest
 from solver.model.snapshot import Snapshot, snapshot_of
@@ -40,9 +48,7 @@ def trials_of(services: Services, batch: Batch, user: str) -> TrialList:
     Raises NotReadyError, NoPolicyError, DuplicateJobError for a name that is taken, RequestRefusedError for what
     depends on something unknown, or could not begin.
     """
-    taken = services.jobs.tallies([*(job.name for job in batch.jobs), *(group.name for group in batch.groups)])
-    if taken:
-        raise DuplicateJobError(f"{min(taken)} exists already, and names are never used again")
+    batch = _called_anew(services, batch)
     require_known_dependencies(services, batch.jobs)
     require_startable(services, batch.jobs, user)
     snapshot, jobs = services.snapshot(), batch.jobs[:JOBS_MAX]
@@ -51,6 +57,23 @@ def trials_of(services: Services, batch: Batch, user: str) -> TrialList:
     plan = _plan(services, snapshot, _at_a_time(begin), user)
     items = tuple(_trial(job, refusals[job.name], plan) for job in jobs)
     return TrialList(time=snapshot.time, items=items, untried=len(batch.jobs) - len(jobs))
+
+
+def _called_anew(services: Services, batch: Batch) -> Batch:
+    """With the ids that it would have. Raises DuplicateJobError for a name that is taken."""
+    jobs = with_dependencies(services, batch.jobs)
+    taken = services.jobs.tallies([*(job.name for job in jobs), *(group.name for group in batch.groups)])
+    if not taken:
+        return msgspec.structs.replace(batch, jobs=jobs)
+    if batch.groups:
+        why = f"{min(taken)} exists already, and names of arrays, pipelines and their jobs are used once"
+        raise DuplicateJobError(why)
+    (job,) = jobs
+    newest = services.jobs.resolved([job.name])[job.name]
+    before = services.jobs.named([newest]).get(newest)
+    if before is None or before.outcome is None:
+        raise DuplicateJobError(f"{job.name} exists already: an array or pipeline, or a job that has not ended")
+    return Batch((), (msgspec.structs.replace(job, name=run_after(newest)),))
 
 
 class TrialRoutes:

@@ -10,7 +10,7 @@ from reconciler.api.payloads import JobView
 from reconciler.cli.completion import job_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
-from reconciler.cli.job_names import exit_code_of
+from reconciler.cli.job_names import Named, exit_code_of
 from reconciler.cli.logs import TaskLog
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.terminal import Detachment, connect_terminal, require_terminal
@@ -33,14 +33,15 @@ def attach(ctx: click.Context, job: str, group: str, index: int, server: str | N
     """
     require_terminal()
     with api_client(server) as client:
-        ctx.exit(attach_to(client, job, group, index))
+        ctx.exit(attach_to(client, client.newest(job), group, index))
 
 
-def wait_and_attach(client: Client, job: str) -> int:
+def wait_and_attach(client: Client, submitted: Named) -> int:
     """The same for a job that was just submitted. A user who interrupts the waiting wants it no more: it is cancelled."""
+    job = submitted.name
     try:
         click.echo(f"waiting until {job} runs; Ctrl-C cancels it", err=True)
-        wait_for(client, job, "running")
+        wait_for(client, submitted, "running")
     except KeyboardInterrupt:
         client.cancel(job)
         told = "interrupted while it waited, so it was cancelled"

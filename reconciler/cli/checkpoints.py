@@ -28,7 +28,7 @@ def checkpoints(job: str, everything: bool, output: str, server: str | None) -> 
     A job that starts again goes on from the newest that is verified.
     """
     with api_client(server) as client:
-        found = client.checkpoints(job).items
+        found = client.checkpoints(client.newest(job)).items
     listed = tuple(each for each in found if everything or each.state != "deleted")
     if output == "json":
         print_json(CheckpointList(items=listed))

@@ -57,7 +57,7 @@ def describe(job: str, output: str, server: str | None) -> None:
         if isinstance(found, GroupView):
             _describe_group(found, output)
             return
-        description = JobDescription(client.job(job), client.why(job), client.events(job).items)
+        description = JobDescription(found, client.why(found.name), client.events(found.name).items)
     if output == "json":
         print_json(description)
         return

@@ -24,9 +24,9 @@ class NamedList(Document, frozen=True, omit_defaults=False):
 
 
 def find(client: Client, name: str) -> Named:
-    """The job of that name, else the group. Raises ApiError, that of the job where there is neither."""
+    """The newest job that is called so, or that of an id, else the group. Raises ApiError, that of the job where there is none."""
     try:
-        return client.job(name)
+        return client.job(client.newest(name))
     except ApiError as error:
         if error.status != _NOT_FOUND:
             raise

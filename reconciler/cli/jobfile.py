@@ -81,7 +81,7 @@ class ShortForm:
             if wanted:
                 spec["taskGroups"][0]["shape"][field] = list(wanted)
         if "queue" not in spec:
-            raise click.UsageError("the script names no partition: give the job a --queue")
+            raise click.UsageError("the script names no account or partition: give the job a --queue")
         return _checked(_document(name or document["metadata"]["name"], spec), file, ExitCode.ERROR)
 
     def _spec(self, queue: str | None) -> dict[str, Any]:

@@ -39,7 +39,9 @@ OPTIONS = (
         "--kubernetes", is_flag=True, help="Jobs are the pods of a Kubernetes cluster that name schedulerName: quorate."
     ),
     click.option(
-        "--observe", is_flag=True, help="Decide rounds and do nothing: say what would have been. With --kubernetes."
+        "--observe",
+        is_flag=True,
+        help="Decide rounds and do nothing: say what would have been. With --kubernetes or --slurm.",
     ),
     click.option(
         "--observed-scheduler",
@@ -134,11 +136,7 @@ def kubernetes_settings(
             "--observed-scheduler and --observed-queue are for --observe. Add it, or leave them out."
         )
     if not kubernetes:
-        if observe or mirror_policy or kubeconfig or context or dcgm:
-            raise click.UsageError(
-                "--observe, --mirror-policy, --kubeconfig, --context, --dcgm-prometheus and --dcgm-exporters are for --kubernetes. "
-                "Add it, or leave them out."
-            )
+        _refuse_without(observe=observe, others=bool(mirror_policy or kubeconfig or context or dcgm))
         return None
     if observe and mirror_policy:
         raise click.UsageError("--mirror-policy writes, and --observe writes nothing. Leave one of them out.")
@@ -158,3 +156,14 @@ def kubernetes_settings(
         mirror_policy=mirror_policy,
         dcgm=dcgm,
     )
+
+
+def _refuse_without(*, observe: bool, others: bool) -> None:
+    """Raises click.UsageError for options that need --kubernetes."""
+    if observe:
+        raise click.UsageError("--observe is for --kubernetes or --slurm. Add one of them, or leave it out.")
+    if others:
+        raise click.UsageError(
+            "--mirror-policy, --kubeconfig, --context, --dcgm-prometheus and --dcgm-exporters are for --kubernetes. "
+            "Add it, or leave them out."
+        )

@@ -16,6 +16,7 @@ from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_set
 from reconciler.cli.metrics_options import metrics_options, metrics_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
+from reconciler.cli.slurm_options import slurm_options, slurm_settings
 from reconciler.cli.store_options import store_options
 from solver.model.quantities import Duration
 
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
 )
 @agents_options
 @kubernetes_options
+@slurm_options
 @dcgm_options
 @click.option(
     "--round-worker-from",
@@ -146,7 +148,7 @@ def _settings(
     from reconciler.server.settings import Settings
 
     store, connections, dcgm = _store_settings(others), connection_settings(others), dcgm_settings(others)
-    seen = {**metrics_settings(others), **console_settings(others)}
+    seen = {**metrics_settings(others), **console_settings(others), "slurm": slurm_settings(others)}
     return Settings(
         policies=policies_repo,
         branch=branch,
@@ -184,6 +186,8 @@ def _store_settings(options: dict[str, Any]) -> StoreSettings | None:
 
 def _refuse_unlike(settings: Settings) -> None:
     """Raises click.UsageError for options that mean nothing together."""
+    if settings.slurm is not None:
+        _refuse_beside_slurm(settings)
     if settings.agents is not None:
         refuse_beside_agents(
             {
@@ -206,6 +210,23 @@ def _refuse_unlike(settings: Settings) -> None:
         )
     if settings.tasks != settings.folder.tasks and settings.accounts is not None:
         raise click.UsageError("--run-as-submitter knows only the tasks of its own --state. Leave --tasks out.")
+
+
+def _refuse_beside_slurm(settings: Settings) -> None:
+    """Nothing is run beside Slurm, and its folder is nobody else's."""
+    given = {
+        "--agents-listen": settings.agents,
+        "--store": settings.store,
+        "--gpus nvml": settings.gpus == "nvml",
+        "--keep-logs": settings.keep_logs,
+        "--run-as-submitter": settings.accounts is not None,
+        "--secrets": settings.secrets,
+    }
+    for option, value in given.items():
+        if value:
+            raise click.UsageError(
+                f"{option} is for jobs that Quorate runs, and beside Slurm it runs none. Leave it out."
+            )
 
 
 def _failures() -> tuple[type[Exception], ...]:

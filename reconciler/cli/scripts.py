@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from reconciler.cli.inputs import folder_here, unreadable
 from reconciler.cli.output import CommandFailedError, printable
 from reconciler.documents.slurm.directives import IgnoredDirective, ScriptError, has_directives
 from reconciler.documents.slurm.job import Submitter, job_of
+from reconciler.documents.slurm.names import KnownNames
 
 
 def is_script(path: str) -> bool:
@@ -40,14 +41,21 @@ def why_no_script(path: str) -> str:
     return "it has no #SBATCH lines" if text.startswith("#!") else ""
 
 
-def document_of(path: str, arguments: Sequence[str], strict: bool) -> dict[str, Any]:
-    """The Job document that a script asks for; with `strict`, nothing of it may be passed over."""
+def document_of(
+    path: str, arguments: Sequence[str], strict: bool, known: Callable[[], KnownNames] | None = None
+) -> dict[str, Any]:
+    """The Job document that a script asks for; with `strict`, nothing of it may be passed over.
+
+    `known`: asks for the names of the policy, where it takes them to know the queue and class; None: the queue is said elsewhere.
+    """
     try:
         batch = job_of(_text(path), path, arguments, Submitter(folder_here(), os.environ))
     except ScriptError as error:
         raise CommandFailedError(str(error), place=f"{path}:{error.line}", fix=error.fix) from error
     except OSError as error:
         raise unreadable(error, Path(path)) from error
+    if not batch.is_plain:
+        batch = batch.placed(known() if known else None)
     if batch.passed_over and strict:
         told = "; ".join(_said(path, each) for each in batch.passed_over)
         fix = "Take it out of the script, or leave --strict out."

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from reconciler.api.payloads import Condition, Status
+from reconciler.cli.comparison_report import print_comparison
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.output import output_option, print_json
 from reconciler.cli.phrases import short_list, short_revision
@@ -23,7 +24,8 @@ def status(output: str, server: str | None) -> None:
     """Say which control plane leads, which policy revision is in force, how following Git goes, and how many jobs are live.
 
     Below stand limits that were lowered below what their queues hold, with the time by which they are to be kept again. Then comes
-    what users have put in force by hand. Where jobs are pods, it says how far each kind of object is followed.
+    what users have put in force by hand. Where jobs are pods, it says how far each kind of object is followed. Beside Slurm, it says
+    which jobs a round would have started earlier, let wait or evicted, and how many GPUs were in use by both.
     """
     with api_client(server) as client:
         found, url = client.status(), client.server
@@ -50,6 +52,8 @@ def status(output: str, server: str | None) -> None:
     if kinds:
         click.echo("\nWhat is followed of the cluster:")
         print_table(("KIND", "VERSION", "OBJECTS", "BREAKS", "STATE"), map(_kind, kinds), right=("OBJECTS", "BREAKS"))
+    if found.beside is not None:
+        print_comparison(found.beside)
     if found.by_hand:
         click.echo("\nBy hand, beside what Git says:")
         by_hand = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import click
@@ -23,6 +24,7 @@ from reconciler.cli.terminal import require_terminal
 from reconciler.cli.wait import wait_for
 from reconciler.client import ApiError, Client
 from reconciler.documents.job import NamedJob
+from reconciler.documents.slurm.names import KnownNames
 from solver.model.workload import JobName
 from solver.plan.reason import count
 
@@ -115,10 +117,11 @@ def submit(
     """Submit the job or pipeline in FILE, a SCRIPT with #SBATCH lines, or a job of equal tasks described by options.
 
     The last needs --queue and -- COMMAND at least; without --name it is given one, such as train-7k2f. A job that could never run
-    under the policy in force is refused, with the reasons and what would fit. Names are never used again: submitting one twice is
-    an error, unless both times carry the same --key.
+    under the policy in force is refused, with the reasons and what would fit. A name may be used again once its job has ended: then
+    train means the newest, and train#1 the first. Until then it is an error, unless both times carry the same --key.
     """
-    submission = _asked(path, name, queue, words, strict, short_form)
+    known = None if queue else partial(_names_of_policy, server)
+    submission = _asked(path, name, queue, words, strict, short_form, known)
     if key and not (name or path or _is_batch(words)):
         raise click.UsageError("--key is for a name that may be submitted twice: give it a --name")
     attaches = bool(short_form["pty"]) and not test_only
@@ -130,9 +133,9 @@ def submit(
         is_named = bool(name or path or _is_batch(words))
         view: Named = _submit(client, submission, key, output, is_named)
         if attaches:
-            ctx.exit(wait_and_attach(client, view.name))
+            ctx.exit(wait_and_attach(client, view))
         if and_wait:
-            view = wait_for(client, view.name, "ended")
+            view = wait_for(client, view, "ended")
     if output == "json":
         print_json(view)
     else:
@@ -148,7 +151,13 @@ def _require_attachable(output: str, and_wait: bool, array: str | None) -> None:
 
 
 def _asked(
-    path: str | None, name: str | None, queue: str | None, words: tuple[str, ...], strict: bool, options: dict[str, Any]
+    path: str | None,
+    name: str | None,
+    queue: str | None,
+    words: tuple[str, ...],
+    strict: bool,
+    options: dict[str, Any],
+    known: Callable[[], KnownNames] | None,
 ) -> Submission:
     """What is to be submitted, from whichever of the three ways it is described."""
     from reconciler.cli.scripts import document_of, why_no_script
@@ -163,10 +172,16 @@ def _asked(
             raise click.UsageError("-f describes the whole job: beside it only --name and --queue say more of it")
         return submission_in_file(path, name, queue)
     if is_batch:
-        return short.over(document_of(rest[0], rest[1:], strict), rest[0], name, queue)
+        return short.over(document_of(rest[0], rest[1:], strict, known), rest[0], name, queue)
     if before:
         _require_command(before[0], why_no_script(before[0]), is_script_wanted=_SEPARATOR in words)
     return short.job(name, queue)
+
+
+def _names_of_policy(server: str | None) -> KnownNames:
+    """Of the policy in force, which says what a script's account, partition and QOS are here."""
+    with api_client(server) as client:
+        return KnownNames.of(client.policy().policy)
 
 
 def _before_separator(words: tuple[str, ...]) -> tuple[str, ...]:

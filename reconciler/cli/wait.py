@@ -61,16 +61,16 @@ def wait(
     clock = SystemClock()
     until_s = None if timeout is None else clock.monotonic_s() + timeout.seconds
     with api_client(server) as client:
-        for job in jobs[1:]:
-            find(client, job)  # A wrong name is told now, not once those before it have ended.
-        views = tuple(_wait_and_say(client, job, goal, until_s, output) for job in jobs)
+        # A wrong name is told now, not once those before it have ended; and what is meant by each stays the same until then.
+        found = [find(client, job) for job in jobs]
+        views = tuple(_wait_and_say(client, each, goal, until_s, output) for each in found)
     if output == "json":
         print_json(NamedList(views))
     codes = [code for view in views if (code := exit_code_of(view))]
     ctx.exit(codes[0] if propagate and codes else ExitCode.OK)
 
 
-def _wait_and_say(client: Client, job: str, goal: Goal, until_s: float | None, output: str) -> Named:
+def _wait_and_say(client: Client, job: Named, goal: Goal, until_s: float | None, output: str) -> Named:
     view = wait_for(client, job, goal, until_s)
     if output == "text":
         click.echo(f"{view.name}: {_words(view)}")
@@ -81,12 +81,12 @@ def _words(view: Named) -> str:
     return state_line(view, SystemClock().now()) if isinstance(view, JobView) else counts_of(view)
 
 
-def wait_for(client: Client, job: str, goal: Goal, until_s: float | None = None) -> Named:
+def wait_for(client: Client, found: Named, goal: Goal, until_s: float | None = None) -> Named:
     """The job, or the group, once it has reached the goal. `until_s` is a time of the monotonic clock.
 
     Raises CommandFailedError at that time, and for a job that ended without success when it should run.
     """
-    view = found = find(client, job)
+    view, job = found, found.name
     with status_line() as tell:
         for view in _looks(client, found, until_s):
             if _reached(view, goal):
@@ -113,7 +113,7 @@ def _looks(client: Client, view: Named, until_s: float | None) -> Iterator[Named
     clock = SystemClock()
     while until_s is None or clock.monotonic_s() < until_s:
         time.sleep(POLL_S if until_s is None else max(0.0, min(POLL_S, until_s - clock.monotonic_s())))
-        yield find(client, view.name)
+        yield client.group(view.name)
 
 
 def _reached(view: Named, goal: Goal) -> bool:

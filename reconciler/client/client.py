@@ -37,6 +37,7 @@ from reconciler.client.transport import (
 )
 from reconciler.client.watch import Watching
 from reconciler.model.job_record import JobState
+from reconciler.model.job_runs import as_id, called
 from reconciler.model.task_log import piece_at
 from reconciler.protocols.history import KeptEvent
 from reconciler.protocols.rounds import RoundRecord, RoundSummary
@@ -128,6 +129,18 @@ class Client:
             cursor = page.next
             if not cursor:
                 return
+
+    def newest(self, name: str) -> str:
+        """The id of the newest job that is called so, of those the caller may see; `train#2` and the like are ids already.
+
+        A name that no job has stays as it is: an array's, or one that is wrong.
+        """
+        exact = as_id(JobName(name))
+        if exact is not None:
+            return exact
+        # A server of an older release does not know the parameter, and answers with any job.
+        found = [job.name for job in self._get("/v1/jobs", JobList, limit=1, called=name).items]
+        return found[0] if found and called(found[0]) == name else name
 
     def job(self, name: str) -> JobView:
         """One job."""

@@ -52,4 +52,5 @@ def convert(system: str, source: ImportSource) -> Imported:
         renamings=tuple(each for names in (drawing.queues, drawing.classes) for each in names.renamings),
         problems=(),
     )
-    return Imported(files, report, drawing.queues.by_wanted, QueueNaming(drawing.queues.by_key, drawing.classes.by_key))
+    naming = QueueNaming(drawing.queues.by_key, drawing.classes.by_key, source.types)
+    return Imported(files, report, drawing.queues.by_wanted, naming)

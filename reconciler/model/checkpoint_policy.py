@@ -32,5 +32,5 @@ class CheckpointPolicy(Document, frozen=True):
     origin: str = ""
 
     def folder_of(self, job: str) -> str:
-        """The URL of a job's own folder."""
-        return f"{self.storage.rstrip('/')}/{job}"
+        """The URL of a job's own folder: of `train#2` it ends in `train.2`, since readers of URLs cut them at a `#`."""
+        return f"{self.storage.rstrip('/')}/{job.replace('#', '.')}"

@@ -14,7 +14,7 @@ from solver.model.workload import JobName, JobSpec, QueueName
 
 
 class DuplicateJobError(Exception):
-    """A job or group of that name exists and is not the one this idempotency key submitted."""
+    """A job of that name has not ended, or a group has it; and it is not the one this idempotency key submitted."""
 
 
 class UnknownJobError(KeyError):
@@ -56,7 +56,8 @@ class JobQuery(NamedTuple):
     `queues`: in one of these. `prefix`: with a name that begins so. `ended`: with one of these outcomes, or `live`, where either
     is stated. `holds`: whether they hold devices. `text`: in the name, in letters of either case. `classes`: of one of
     these priority classes ("": none was named). `gpu_type`: would take GPUs of it. `seen_in`, `seen_by`: in one of these queues,
-    or that user's. `since`: that had not ended then; `to`: that had been submitted before.
+    or that user's. `since`: that had not ended then; `to`: that had been submitted before. `called`: the job of that name, and all
+    that were called so after it.
     """
 
     queues: frozenset[QueueName] | None = None
@@ -72,6 +73,7 @@ class JobQuery(NamedTuple):
     seen_by: str = ""
     since: Instant | None = None
     to: Instant | None = None
+    called: str = ""
     order: JobOrder = "newest"
 
 
@@ -85,10 +87,16 @@ class JobSource(Protocol):
         """Whether jobs are submitted here at all, asked before anything is said of one: raises JobsAreElsewhereError if not."""
 
     def submit(self, name: JobName, spec: JobSpec, user: str, at: Instant, idempotency_key: str) -> JobRecord:
-        """Accept a job; the same key and name again returns the first record. Raises DuplicateJobError."""
+        """Accept a job; the same key and name again returns the first record. Raises DuplicateJobError.
+
+        A name may be used again once the job that is called so has ended: the new one has another id (model/job_runs.py).
+        """
 
     def submit_each(self, asked: Sequence[Submission]) -> list[AcceptedJob | DuplicateJobError]:
         """Accept each as if those before it had been, all in one write; what became of each, in their order."""
+
+    def resolved(self, names: Collection[JobName]) -> Mapping[JobName, JobName]:
+        """The id that each written name means: of a name alone the newest that is called so; what nobody is called stays."""
 
     def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
         """Accept a group with all its jobs, or nothing of it; the same key and name again returns what is there.

@@ -60,6 +60,11 @@ class StateFolder:
         """The nodes of that cluster, as a snapshot without jobs."""
         return self.path / "observed-snapshot.json"
 
+    @property
+    def comparison(self) -> Path:
+        """How rounds compare with what the other scheduler did."""
+        return self.path / "observed-comparison.json"
+
     def has_store(self) -> bool:
         """Whether there is a database to be read. Raises FolderUnusableError where the caller may not look."""
         try:

@@ -15,10 +15,12 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
+from reconciler.analysis.backtest.observed_files import ObservedFiles
 from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.control.control import LEASE, PolicySource
 from reconciler.control.job_counts import JobTally
 from reconciler.control.metrics import Metrics
+from reconciler.control.seen_plane import SeenHoldings, SeenPlane
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.kubernetes.client.credentials import Credentials
@@ -28,12 +30,12 @@ from reconciler.kubernetes.client.refusals import CredentialsError, KubernetesEr
 from reconciler.kubernetes.client.service_account import in_cluster
 from reconciler.kubernetes.control.connection import Beside, ClusterConnection, acting_plane, observing_plane
 from reconciler.kubernetes.control.followed_figures import FollowedFigures
-from reconciler.kubernetes.control.observer import ObservedFiles, Observer
+from reconciler.kubernetes.control.observer import Observer
 from reconciler.kubernetes.control.plane import Handed, PodPlane
 from reconciler.kubernetes.control.policy_publication import PolicyPublication
 from reconciler.kubernetes.control.runner import PodRunner
 from reconciler.kubernetes.control.state import KubernetesState
-from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs, SeenPlane
+from reconciler.kubernetes.control.views import Logless, PodJobs
 from reconciler.kubernetes.objects.pod_ownership import PodOwnership
 from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.model.clock import Clock, SystemClock
@@ -106,7 +108,7 @@ def parts_on_kubernetes(
     runner = PodRunner(connect, clock, Reporter(metrics, log, clock, tally, trace, history.rounds(1)).hear)
     use = exported_use(on.dcgm, store.gpu_uses, git.standing, lambda: runner, lambda: memory.epoch, clock, log)
     _count(metrics, store, FollowedFigures(runner), HealthFigures(store.health), tally, *use.figures)
-    jobs, ledger = PodJobs(lambda: runner.sight), PodHoldings(lambda: runner.sight)
+    jobs, ledger = PodJobs(lambda: runner.sight), SeenHoldings(lambda: runner.sight)
     stores = store.checkpoints, store.interventions, store.health
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)
     desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)

@@ -26,6 +26,9 @@ class KubernetesStatus:
         """How far each kind is followed; none before it has begun."""
         return self.kinds()
 
+    def beside(self) -> None:
+        """An observer's record is compared by `quorate simulate --as-it-was`."""
+
     def conditions(self) -> tuple[Condition, ...]:
         """Whether what is known is old, and what the policy asks for in vain."""
         late = [f"{kind.kind}: {kind.state}" for kind in behind(self.kinds())]

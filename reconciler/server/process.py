@@ -107,6 +107,10 @@ def _metrics(on: MetricsSettings, parts: Parts) -> MetricsServer:
 
 
 def _parts(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
+    if settings.slurm is not None:
+        from reconciler.server.slurm_cluster import parts_beside_slurm
+
+        return parts_beside_slurm(settings, settings.slurm, log, closing)
     if settings.kubernetes is None:
         return parts_on_this_machine(settings, log, closing)
     # Its libraries are an extra that need not be there.

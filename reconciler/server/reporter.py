@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.control.clock_steps import STEP_MIN_S, ClockSteps
 from reconciler.control.job_counts import JobTally
 from reconciler.control.lending import without_lenders, without_lent
 from reconciler.control.metrics import Metrics
@@ -17,9 +17,6 @@ from reconciler.model.clock import Clock
 from reconciler.protocols.rounds import RoundSummary
 from solver.model.quantities import Duration
 from solver.plan.violation import Violation
-
-_STEP_MIN_S: Final = 1.0
-"""What the wall clock may be corrected by between two passes, and nobody needs to know."""
 
 _DECIDES: frozenset[Condition] = frozenset({"leading", "observing"})
 
@@ -44,7 +41,7 @@ class Reporter:
     def __post_init__(self, before: Sequence[RoundSummary]) -> None:
         self._steps = ClockSteps(self.clock)
         back_s = max((one.time - self.clock.now() for one in before), default=0) / 1_000
-        if back_s >= _STEP_MIN_S:
+        if back_s >= STEP_MIN_S:
             self._warn_of_step(-back_s)
 
     def hear(self, status: LoopStatus) -> None:
@@ -80,18 +77,3 @@ class Reporter:
         for name in sorted(now.keys() - self._short):
             self.log.warning("plan-falls-short", kind=now[name].rule, job=now[name].subject, message=now[name].problem)
         self._short = frozenset(now)
-
-
-class ClockSteps:
-    """By how much the wall clock was set, as against the monotonic one, which nobody can set."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._now, self._monotonic_s = clock.now(), clock.monotonic_s()
-
-    def look_s(self) -> float:
-        """How far it was set since the last look, forward or (negative) back; 0: no more than clocks are corrected by."""
-        now, monotonic_s = self._clock.now(), self._clock.monotonic_s()
-        step_s = (now - self._now) / 1_000 - (monotonic_s - self._monotonic_s)
-        self._now, self._monotonic_s = now, monotonic_s
-        return step_s if abs(step_s) >= _STEP_MIN_S else 0.0

@@ -28,6 +28,7 @@ from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.broken_limit import BrokenLimit
 from reconciler.model.budget import BudgetStanding
 from reconciler.model.clock import Clock
+from reconciler.model.comparison import ObservedComparison
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.task_log import Logs
 from reconciler.model.watch_status import FollowedKind
@@ -114,6 +115,9 @@ class ClusterStanding(Protocol):
 
     def conditions(self) -> tuple[Condition, ...]:
         """Whether that is far enough, and what of the policy is not kept there."""
+
+    def beside(self) -> ObservedComparison | None:
+        """What rounds would have done beside another scheduler; None: that is not compared here."""
 
 
 class ConditionSource(Protocol):
@@ -283,6 +287,7 @@ class ControlPlaneView:
             drift=policy.drift,
             broken_limits=self._broken_limits(loop.last),
             followed=self._cluster.followed() if self._cluster else (),
+            beside=self._cluster.beside() if self._cluster else None,
         )
 
     def ready(self) -> bool:

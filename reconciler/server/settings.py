@@ -50,6 +50,14 @@ class KubernetesSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SlurmSettings:
+    """Of a cluster that Slurm schedules, and which is looked at every so long. `queue`: that of jobs for which there is none."""
+
+    every: Duration
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSettings:
     """A PostgreSQL database. `password_file` None: libpq finds it. `tasks`: they lie there, for all that share the store."""
 
@@ -98,6 +106,7 @@ class Settings:
     `keep_logs`: how long those of ended attempts are kept; None: for ever.
     `connections`: how many others may open to the API, and how long they may take.
     `cluster`: which one's policy, where there are several. `kubernetes`: jobs are pods there; None: processes here.
+    `slurm`: jobs are those of Slurm, beside which it is only said what rounds would do.
     `agents`: jobs run on machines with agents; None: on this one. `store`: a PostgreSQL database; None: SQLite in the folder.
     `metrics`: where they are served as well; None: with the API alone. `traces`: of passes, sent where the environment says.
     `round_worker_from`: of clusters with so many GPUs rounds are decided in a process of their own; None: as is usual.
@@ -120,6 +129,7 @@ class Settings:
     webhook_secret: Path | None = None
     cluster: str | None = None
     kubernetes: KubernetesSettings | None = None
+    slurm: SlurmSettings | None = None
     agents: AgentsSettings | None = None
     store: StoreSettings | None = None
     connections: ConnectionSettings = ConnectionSettings()

@@ -7,11 +7,25 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, func, insert, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    RowMapping,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 
 from reconciler.model.failure import Failure
 from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Submission, Tally
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobRecord
+from reconciler.model.job_runs import as_id, called, run_after
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.job_source import (
     ALL_JOBS,
@@ -49,30 +63,37 @@ class SqlJobSource:
 
     def submit_each(self, asked: Sequence[Submission]) -> list[AcceptedJob | DuplicateJobError]:
         """Accept jobs; an empty key matches nothing. As many statements as for one."""
-        names = [each.name for each in asked]
+        names = {each.name for each in asked}
         new: dict[JobName, Submission] = {}
-        found: list[AcceptedJob | DuplicateJobError] = []
         with self._database.writing() as connection:
-            rows, in_groups = _rows_named(connection, names), set[str]()
+            runs, in_groups = _runs_of(connection, names), set[str]()
             for some in pieces(names):
                 in_groups |= set(connection.execute(select(groups.c.name).where(groups.c.name.in_(some))).scalars())
-            known = dict(zip(rows, self._records(connection, list(rows.values())), strict=True))
-            keys = {name: row.idempotency_key for name, row in rows.items()}
+            same = {id(each): row for each in asked if (row := _same(each, runs.get(each.name, ())))}
+            known = {each.name: each for each in self._named(connection, {row["name"] for row in same.values()})}
+            found = list[AcceptedJob | DuplicateJobError]()
             for each in asked:
-                if each.name in known and (not each.idempotency_key or keys[each.name] != each.idempotency_key):
-                    why = f"a job {each.name} exists already, and names are never used again"
-                    found.append(DuplicateJobError(why))
-                elif each.name in in_groups:
-                    why = f"an array or pipeline {each.name} exists already, and names are never used again"
-                    found.append(DuplicateJobError(why))
+                there = same.get(id(each))
+                if there is not None:
+                    found.append(AcceptedJob(known[there["name"]], is_new=False))
                 else:
-                    is_new = each.name not in known
-                    if is_new:
-                        new[each.name], keys[each.name] = each, each.idempotency_key
-                        known[each.name] = JobRecord(each.name, each.spec, each.user, each.at)
-                    found.append(AcceptedJob(known[each.name], is_new))
+                    found.append(_accepted(each, runs.get(each.name, ()), new, in_groups))
             if new:
                 connection.execute(insert(jobs), [_row_of(each) for each in new.values()])
+        return found
+
+    def resolved(self, names: Collection[JobName]) -> dict[JobName, JobName]:
+        """By one query for all of them."""
+        found = {name: as_id(name) or name for name in names}
+        asked = [name for name in names if as_id(name) is None]
+        if not asked:
+            return found
+        newest = select(jobs.c.called, func.max(jobs.c.number).label("number")).group_by(jobs.c.called)
+        with self._database.reading() as connection:
+            for some in pieces(asked):
+                last = newest.where(jobs.c.called.in_(some)).subquery()
+                rows = connection.execute(select(jobs.c.called, jobs.c.name).join(last, jobs.c.number == last.c.number))
+                found |= {JobName(row.called): JobName(row.name) for row in rows}
         return found
 
     def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
@@ -303,12 +324,37 @@ def _live_stamps(connection: Connection) -> Iterator[tuple[str, tuple[object, ..
     return ((name, (*asked_of_it, counts.get(name, 0))) for name, *asked_of_it in rows)
 
 
-def _rows_named(connection: Connection, names: Collection[JobName]) -> dict[JobName, Row[Any]]:
-    return {
-        JobName(row.name): row
-        for some in pieces(names)
-        for row in connection.execute(select(jobs).where(jobs.c.name.in_(some)))
-    }
+def _runs_of(connection: Connection, names: Collection[JobName]) -> dict[JobName, list[RowMapping]]:
+    """All jobs that are called so, by what they are called, the newest last."""
+    found = defaultdict[JobName, list[RowMapping]](list)
+    columns = jobs.c.name, jobs.c.called, jobs.c.idempotency_key, jobs.c.ended_at
+    for some in pieces(names):
+        so_called = jobs.c.name.in_(some) | jobs.c.called.in_(some)
+        for row in connection.execute(select(*columns).where(so_called).order_by(jobs.c.number)).mappings():
+            found[JobName(row["called"] or row["name"])].append(row)
+    return found
+
+
+def _same(asked: Submission, runs: Sequence[RowMapping]) -> RowMapping | None:
+    """The job that this submission, made before, has become: also where others were called so since."""
+    key = asked.idempotency_key
+    return next((row for row in reversed(runs) if key and row["idempotency_key"] == key), None)
+
+
+def _accepted(
+    asked: Submission, runs: Sequence[RowMapping], new: dict[JobName, Submission], in_groups: Collection[str]
+) -> AcceptedJob | DuplicateJobError:
+    """A new job, which is added to `new` by what it is called; refused while one that is called so has not ended."""
+    name, before = asked.name, new.get(asked.name)
+    if before is not None and asked.idempotency_key and before.idempotency_key == asked.idempotency_key:
+        return AcceptedJob(JobRecord(before.name, before.spec, before.user, before.at), is_new=False)
+    if before is not None or (runs and runs[-1]["ended_at"] is None):
+        return DuplicateJobError(f"a job {name} exists already, and has not ended")
+    if name in in_groups:
+        return DuplicateJobError(f"an array or pipeline {name} exists already, and such names are used once")
+    new[name] = asked if not runs else asked._replace(name=run_after(JobName(runs[-1]["name"])))
+    job = new[name]
+    return AcceptedJob(JobRecord(job.name, job.spec, job.user, job.at), is_new=True)
 
 
 def _conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
@@ -317,6 +363,8 @@ def _conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
         yield jobs.c.queue.in_(sorted(query.queues)) | jobs.c.queue.is_(None)
     if query.user:
         yield jobs.c.user == query.user
+    if query.called:
+        yield (jobs.c.name == query.called) | (jobs.c.called == query.called)
     if query.prefix:
         # By code point, as names are sorted: LIKE would take letters of both cases for one another.
         yield jobs.c.name >= query.prefix
@@ -370,6 +418,7 @@ def _columns_of(spec: JobSpec) -> dict[str, object]:
 def _row_of(asked: Submission) -> dict[str, object]:
     return {
         "name": asked.name,
+        "called": called(asked.name) if called(asked.name) != asked.name else None,
         **_columns_of(asked.spec),
         "user": asked.user,
         "submitted_at": asked.at,
@@ -405,7 +454,9 @@ def insert_batch(connection: Connection, batch: Batch, user: str, at: Instant, i
     """Write every group and job; raises DuplicateJobError where a name is taken."""
     known = taken(connection, [*(group.name for group in batch.groups), *(job.name for job in batch.jobs)])
     if known:
-        raise DuplicateJobError(f"{known[0]} exists already, and names are never used again")
+        raise DuplicateJobError(
+            f"{known[0]} exists already, and names of arrays, pipelines and their jobs are used once"
+        )
     common = {"user": user, "submitted_at": at, "idempotency_key": idempotency_key}
     connection.execute(
         insert(groups),

@@ -149,8 +149,10 @@ class SubmitPages:
         if isinstance(became, DuplicateJobError):
             raise became
         self._authority.require(request, "see-job", became.record.spec.queue, became.record)
-        self._submitter.tell((job.name,))
-        return f"/jobs/{quote(job.name, safe='')}{'/' if job.name == NEW else ''}"
+        # Its id is another than its name where a job was called so before.
+        name = became.record.name
+        self._submitter.tell((name,))
+        return f"/jobs/{quote(name, safe='')}{'/' if name == NEW else ''}"
 
     def _queues(self, request: Request) -> tuple[QueueName, ...]:
         """Where the user may submit. Raises RequestRefusedError where that is nowhere, JobsAreElsewhereError."""

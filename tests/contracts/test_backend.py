@@ -53,6 +53,16 @@ def test_the_next_attempt_is_another_start(world: BackendWorld, watcher: Watcher
     assert world.starts(JobName("job"), 2, "worker", 0) == 1
 
 
+def test_jobs_that_were_called_the_same_are_told_apart(world: BackendWorld, watcher: Watcher) -> None:
+    watcher.send(start(world, "train", world.fails(3), (0, (0,))))
+    watcher.until(lambda: watcher.states("train") == ["failed"])
+    watcher.send(start(world, "train#2", world.succeeds(), (0, (0,))))
+    watcher.until(lambda: watcher.states("train#2") == ["succeeded"])
+    watcher.forget("train")
+    let_another_job_run(world, watcher)
+    assert [world.starts(JobName(job), 1, "worker", 0) for job in ("train", "train#2")] == [1, 1]
+
+
 def test_exit_codes_are_reported(world: BackendWorld, watcher: Watcher) -> None:
     watcher.send(start(world, "good", world.succeeds(), (0, (0,))))
     watcher.send(start(world, "bad", world.fails(3), (0, (1,))))

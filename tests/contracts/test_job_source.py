@@ -38,16 +38,10 @@ def test_the_same_key_again_is_the_same_job(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("key", "other"), ("", "")])
-def test_a_name_is_used_once(stores: Stores, first: str, second: str) -> None:
+def test_a_name_is_used_once_at_a_time(stores: Stores, first: str, second: str) -> None:
     stores.jobs.submit(JobName("a"), SPEC, "ada", NOW, first)
     with pytest.raises(DuplicateJobError):
         stores.jobs.submit(JobName("a"), SPEC, "ada", NOW, second)
-
-
-def test_a_name_stays_used_after_the_job_has_ended(stores: Stores) -> None:
-    stores.jobs.finish(lead(stores), submit(stores, "a"), DONE)
-    with pytest.raises(DuplicateJobError):
-        stores.jobs.submit(JobName("a"), SPEC, "ada", NOW, "another-key")
 
 
 def test_live_jobs_are_sorted_and_lack_the_ended(stores: Stores) -> None:

@@ -44,7 +44,7 @@ FLAGS: Final[dict[str, Flag]] = {
     "output": Flag("o", why=_LOGS),
     "error": Flag("e", why=_LOGS),
     "open-mode": Flag("", why=_LOGS),
-    "account": Flag("A", why="a job is charged to its queue"),
+    "account": Flag("A", "queue"),
     "signal": Flag("", "timeLimitWarning"),
     "requeue": Flag(
         "", why="whether a job is tried again is policy; one that was evicted waits again anyway", value="none"

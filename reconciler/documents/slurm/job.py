@@ -10,11 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 from reconciler.documents.slurm import amounts
 from reconciler.documents.slurm.directives import Directive, IgnoredDirective, ScriptError, directives
 from reconciler.documents.slurm.flags import FLAGS, UNKNOWN
+from reconciler.documents.slurm.names import KnownNames, SlurmNames
 from reconciler.documents.slurm.script import command_of, unavailable_in
 from solver.model.document import API_VERSION
 
 T = TypeVar("T")
 
+_NAMING = ("account", "partition", "qos")
 SCRIPT_BYTES_MAX = 100_000
 """Linux hands no program an argument of more than 128 KiB (MAX_ARG_STRLEN), and the script is one."""
 
@@ -27,10 +29,48 @@ class Submitter(NamedTuple):
 
 
 class BatchJob(NamedTuple):
-    """The job that a script asks for, as a document; the policy's queue may still be missing. `passed_over` is for its owner."""
+    """The job that a script asks for, as a document; the policy's queue may still be missing. `passed_over` is for its owner.
+
+    `names`: by what its queue and class are found in a policy, and `lines`: where the script says them.
+    """
 
     document: dict[str, Any]
     passed_over: tuple[IgnoredDirective, ...]
+    names: SlurmNames = SlurmNames()
+    lines: Mapping[str, int] = {}
+
+    @property
+    def is_plain(self) -> bool:
+        """Its partition is its queue and its QOS its class, whatever the policy has: nothing else is said."""
+        return not self.names.account and not (self.names.partition and self.names.qos)
+
+    def placed(self, known: KnownNames | None) -> BatchJob:
+        """With the queue and class that a policy has for what it says. None: none is asked, since somebody says the queue."""
+        flags = {flag: self.lines[flag] for flag in ("account", "partition", "qos") if flag in self.lines}
+        spec, told = dict(self.document["spec"]), list(self.passed_over)
+        if known is None:
+            line = flags.get("account")
+            told += [IgnoredDirective(line, "--account", "--queue says the queue")] if line else []
+            return self._replace(passed_over=tuple(sorted(told)))
+        queue, found = known.queue_of(self.names), known.class_of(self.names)
+        spec |= {"queue": queue} if queue else {}
+        if found:
+            spec["priorityClass"] = found
+        told += self._told(queue, found, flags)
+        return self._replace(document={**self.document, "spec": spec}, passed_over=tuple(sorted(told)))
+
+    def _told(self, queue: str, found: str, flags: Mapping[str, int]) -> Iterator[IgnoredDirective]:
+        """What of the flags went into neither queue nor class."""
+        account, partition, qos = self.names
+        by_account = bool(queue) and queue in (account, f"{account}-users")
+        if account and not by_account:
+            why = f"the policy has no queue {account}" + (": the partition's is taken" if queue else "")
+            yield IgnoredDirective(flags["account"], "--account", why)
+        if partition and by_account and found not in (partition, f"{partition}-{qos}"):
+            why = f"the queue is {queue}, that of the account, and the policy has no class for the partition"
+            yield IgnoredDirective(flags["partition"], "--partition", why)
+        if qos and found == partition:
+            yield IgnoredDirective(flags["qos"], "--qos", f"the class is {found}, that of the partition")
 
 
 def job_of(text: str, file: str, arguments: Sequence[str], submitter: Submitter) -> BatchJob:
@@ -47,9 +87,10 @@ def job_of(text: str, file: str, arguments: Sequence[str], submitter: Submitter)
     called = said.text("job-name") or file.rpartition("/")[2]
     name = _name_of(called)
     tasks = _tasks(said)
+    names = SlurmNames(*(_name_of(value) if (value := said.text(flag)) else "" for flag in _NAMING))
     passed_over = [*_flags_passed_over(said, name), *_export_passed_over(said, submitter), *unavailable_in(text)]
     spec = {
-        "queue": said.text("partition"),
+        "queue": said.text("partition") or names.account,
         "priorityClass": said.text("qos"),
         "taskGroups": [{"name": "task", "replicas": tasks.number, "shape": shape}],
         "topology": _spread(tasks),
@@ -67,7 +108,8 @@ def job_of(text: str, file: str, arguments: Sequence[str], submitter: Submitter)
         "metadata": {"name": name},
         "spec": {field: value for field, value in spec.items() if value},
     }
-    return BatchJob(document, tuple(sorted(passed_over)))
+    lines = {flag: found.line for flag in _NAMING if (found := said.find(flag))}
+    return BatchJob(document, tuple(sorted(passed_over)), names, lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.analysis.backtest.history_file import HistoryHead, RecordedJob
-from reconciler.analysis.backtest.past import put_in_place, read_recorded, write_history
-from reconciler.kubernetes.control.dry_run import ProposedStep, Wishes, meaning_of, new_in, wishes_of
+from reconciler.analysis.backtest.observed_files import ObservedFiles
+from reconciler.control.dry_run import ProposedStep, Wishes, meaning_of, new_in, wishes_of
 from reconciler.kubernetes.control.job_history import JobHistory
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.control.state import KubernetesState
@@ -23,21 +20,11 @@ from reconciler.model.clock import Clock
 from reconciler.protocols.rounds import RoundRecord
 from reconciler.protocols.store_errors import StoreUnusableError
 from solver.model.cluster import Node
-from solver.model.document import encode
 from solver.model.quantities import Instant
-from solver.model.snapshot import snapshot_of
 from solver.plan.plan import Plan
 
 SAVE_EVERY_S: Final = 60.0
 """So much of what was seen is lost if the process is killed; what went on meanwhile is seen again at the next start."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedFiles:
-    """Where the history of what happened is kept, and the nodes it happened on."""
-
-    history: Path
-    nodes: Path
 
 
 class Observer:
@@ -59,7 +46,7 @@ class Observer:
         self._memory = memory
         self._clock = clock
         self._log = log
-        self._happened = _read(files.history)
+        self._happened = _read(files)
         self._said: Wishes = {}
         self._meaning = ""
         self._left_out: frozenset[str] = frozenset()
@@ -110,20 +97,10 @@ class Observer:
         self._happened.forget(now)
         try:
             # Off the event loop: of a large cluster it takes a second, and watches go on.
-            await asyncio.to_thread(_write, self._files, now, self._happened.jobs(), self._nodes)
+            await asyncio.to_thread(self._files.write, now, self._happened.jobs(), self._nodes)
         except OSError as error:
             raise StoreUnusableError(f"{self._files.history}: what happened can't be written: {error}") from error
 
 
-def _read(path: Path) -> JobHistory:
-    if not path.exists():
-        return JobHistory()
-    head, jobs = read_recorded(path)
-    return JobHistory(jobs, head.exported_at)
-
-
-def _write(files: ObservedFiles, now: Instant, jobs: Iterable[RecordedJob], nodes: Iterable[Node]) -> None:
-    write_history(files.history, HistoryHead(now), jobs)
-    unfinished = files.nodes.with_name(f"{files.nodes.name}.part")
-    unfinished.write_bytes(encode(snapshot_of(now, nodes, (), inventory="reported")))
-    put_in_place(unfinished, files.nodes)
+def _read(files: ObservedFiles) -> JobHistory:
+    return JobHistory(*files.read())

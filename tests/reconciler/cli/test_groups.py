@@ -289,7 +289,7 @@ def test_a_script_that_can_not_be_followed_is_refused_at_its_line(quorate: Quora
     path.write_text("#!/bin/sh\n#SBATCH -t soon\n")
     assert f"{path}:2: --time: 'soon' is no time" in quorate("submit", str(path), "--queue", "team").err
     path.write_text("#!/bin/sh\n#SBATCH -t 5\n")
-    assert "the script names no partition" in quorate("submit", str(path)).err
+    assert "the script names no account or partition" in quorate("submit", str(path)).err
 
 
 def test_after_the_separator_a_script_is_a_command(quorate: Quorate, site: Site, script: str) -> None:

@@ -51,7 +51,7 @@ def test_whose_pods_are_looked_at(said: dict[str, Any], whose: PodOwnership | No
         ({"observed_schedulers": ("mine",)}, "are for --observe"),
         ({"observed_queue": "all"}, "are for --observe"),
         ({"kubernetes": False, "observed_queue": "all"}, "are for --observe"),
-        ({"kubernetes": False, "observe": True}, "are for --kubernetes"),
+        ({"kubernetes": False, "observe": True}, "is for --kubernetes or --slurm"),
         ({"observe": True, "mirror_policy": True}, "--observe writes nothing"),
         ({"kubernetes": False, "kubeconfig": (Path("a"),)}, "are for --kubernetes"),
         ({"kubernetes": False, "context": "far"}, "--context, .* are for --kubernetes"),

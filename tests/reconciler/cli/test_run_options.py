@@ -15,6 +15,11 @@ REPOSITORY = ("run", "--policies-repo", "/no/such/repository")
     [
         (("--keep-logs", "30d", "--kubernetes"), "--keep-logs is for tasks of this machine"),
         (("--keep-logs", "30d", "--agents-listen", "127.0.0.1:0"), "`quorate agent` has"),
+        (("--slurm",), "say --observe too"),
+        (("--slurm", "--observe", "--kubernetes"), "two clusters"),
+        (("--slurm-every", "10s"), "is for --slurm"),
+        (("--observe",), "is for --kubernetes or --slurm"),
+        (("--slurm", "--observe", "--gpus", "nvml"), "beside Slurm it runs none"),
         (("--keep-logs", "0s"), "it must be longer than 0s"),
         (("--gpus", "nvml", "--kubernetes"), "--gpus nvml is for the GPUs of this machine"),
         (("--external-url", "http://quorate.example"), "http://quorate.example: the cookie needs HTTPS"),

@@ -150,6 +150,16 @@ def test_tasks_begin_in_the_folder_that_they_were_submitted_from(
             assert record.spec.working_directory == folder.format(here=tmp_path), (name, options)
 
 
+def test_the_account_of_a_script_says_its_queue(quorate: Quorate, site: Site, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n#SBATCH --account=Team --partition=gpu\npwd\n")
+    ran = quorate("submit", str(tmp_path / "run.sh"), "--chdir", "none")
+    assert (ran.exit_code, site.store.jobs.job(JobName("run")).spec.queue) == (0, "team")
+    assert "ignored:" in ran.err
+    assert "--partition: the queue is team, that of the account" in ran.err
+    ran = quorate("submit", str(tmp_path / "run.sh"), "--name", "said", "--queue", "other", "--strict")
+    assert (ran.exit_code, "--account: --queue says the queue" in ran.err) == (64, True)
+
+
 def test_a_script_may_name_its_folder_and_an_option_another(
     quorate: Quorate, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

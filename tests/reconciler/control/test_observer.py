@@ -11,11 +11,12 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from reconciler.analysis.backtest.observed_files import ObservedFiles
 from reconciler.analysis.backtest.past import read_recorded
 from reconciler.analysis.traces import TraceUnreadableError
 from reconciler.control.control import LEASE
 from reconciler.documents.snapshot import read_snapshot
-from reconciler.kubernetes.control.observer import SAVE_EVERY_S, ObservedFiles, Observer
+from reconciler.kubernetes.control.observer import SAVE_EVERY_S, Observer
 from reconciler.kubernetes.control.sight import Remembered, Sight, snapshot_from
 from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.objects.cluster import KubernetesCluster

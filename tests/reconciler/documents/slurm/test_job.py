@@ -44,6 +44,11 @@ BECOMES: list[tuple[str, str, Any]] = [
     ("--job-name=run-7", "metadata.name", "run-7"),
     ("--partition=other", "spec.queue", "other"),
     ("--qos=gold", "spec.priorityClass", "gold"),
+    (
+        "--account=physics",
+        "spec.queue",
+        "team",
+    ),  # until a policy is looked at: tests/reconciler/documents/slurm/test_names.py
     ("-n 6", f"{GROUP}.replicas", 6),
     ("--ntasks 6", f"{GROUP}.replicas", 6),
     ("-N 3", f"{GROUP}.replicas", 3),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.kubernetes.control.dry_run import ProposedStep, meaning_of, new_in, wishes_of
+from reconciler.control.dry_run import ProposedStep, meaning_of, new_in, wishes_of
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import QueueName

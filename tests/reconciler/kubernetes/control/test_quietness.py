@@ -13,11 +13,12 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.analysis.backtest.observed_files import ObservedFiles
 from reconciler.control.control import Solved
 from reconciler.control.quietness import REST_PER_PASS, REST_S_MAX
 from reconciler.control.runner import LoopStatus, Pace
 from reconciler.kubernetes.control.actuator import KubernetesActuator
-from reconciler.kubernetes.control.observer import ObservedFiles, Observer
+from reconciler.kubernetes.control.observer import Observer
 from reconciler.kubernetes.control.plane import PodPlane
 from reconciler.kubernetes.control.quietness import PodQuietness
 from reconciler.kubernetes.control.runner import PodRunner

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.control.seen_plane import SeenHoldings
 from reconciler.kubernetes.binder.journal import GangBinding, PodBinding, StartJournal, journal_of, written
 from reconciler.kubernetes.control.sight import Remembered, Sight, cluster_sight, snapshot_from
 from reconciler.kubernetes.control.starts import bindings_of
-from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs
+from reconciler.kubernetes.control.views import Logless, PodJobs
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.disruption import Budget
 from reconciler.kubernetes.objects.wire import Pod, read
@@ -138,7 +139,7 @@ def test_people_hold_cordon_and_boost() -> None:
 
 def test_jobs_are_told_of_and_not_changed_here() -> None:
     sight = sight_of([node("n1", 4)], [pod("a", 1), pod("b", 1, "n1")])
-    jobs, ledger = PodJobs(lambda: sight), PodHoldings(lambda: sight)
+    jobs, ledger = PodJobs(lambda: sight), SeenHoldings(lambda: sight)
     assert [record.name for record in jobs.live_jobs()] == ["vision.pod.a", "vision.pod.b"]
     assert [claim.job for claim in ledger.claims()] == ["vision.pod.b"]
     assert ledger.attempts() == {"vision.pod.b": 0}
