@@ -16,7 +16,7 @@ from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_set
 from reconciler.cli.metrics_options import metrics_options, metrics_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
-from reconciler.cli.store_options import store_options
+from reconciler.cli.store_options import audit_options, store_options
 from solver.model.quantities import Duration
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     help="Hear webhooks of GitHub, GitLab or Gitea that are signed with the secret in this file (mode 0600).",
 )
 @store_options
+@audit_options
 @click.option(
     "--tasks",
     type=click.Path(file_okay=False, path_type=Path),
@@ -147,6 +148,7 @@ def _settings(
 
     store, connections, dcgm = _store_settings(others), connection_settings(others), dcgm_settings(others)
     seen = {**metrics_settings(others), **console_settings(others)}
+    seen |= {name: others.pop(name) for name in ("audit_keys", "audit_anchors")}
     return Settings(
         policies=policies_repo,
         branch=branch,
@@ -210,6 +212,7 @@ def _refuse_unlike(settings: Settings) -> None:
 
 def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
+    from reconciler.access.audit_keys import AuditKeyError
     from reconciler.access.client_secrets import ClientSecretError
     from reconciler.access.token_file import TokenFileError
     from reconciler.api.guard import InsecureBindingError
@@ -234,6 +237,7 @@ def _failures() -> tuple[type[Exception], ...]:
         ClientSecretError,
         ConnectionLimitsError,
         AgentListenerError,
+        AuditKeyError,
         DriverUnusableError,
         FolderUnusableError,
         GitSourceError,

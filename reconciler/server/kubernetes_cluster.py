@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from contextlib import closing as shut
+from dataclasses import replace
 from functools import partial
 from random import SystemRandom
 from typing import Final
@@ -13,6 +14,7 @@ from typing import Final
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.access.audit_keys import AuditKeyFile
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.traces import TraceUnreadableError
@@ -38,6 +40,7 @@ from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.watch_status import FollowedFigures
 from reconciler.server.alerts import alert_services
+from reconciler.server.audit_anchors import audit_anchors
 from reconciler.server.exported_use import exported_use
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.history_log import LoggedHistory
@@ -83,7 +86,9 @@ def parts_on_kubernetes(
     """
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)
-    store = closing.enter_context(shut(open_store(folder.database)))
+    keys = AuditKeyFile(settings.audit_key_file)
+    keys.begin()
+    store = closing.enter_context(shut(open_store(folder.database, audit_keys=keys)))
     history = LoggedHistory(store.history, log, tally := JobTally(counts_ends=False, decides=on.observed is None))
 
     def last_seen() -> Snapshot | None:
@@ -113,12 +118,18 @@ def parts_on_kubernetes(
     pruning = Pruning(history, *kept, git.standing, clock, lambda: memory.epoch)
     asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
     return Parts(
-        services_of(*asked, lambda _, __: None, cluster=KubernetesStatus(runner.followed, git.standing), use=use.known),
+        replace(
+            services_of(
+                *asked, lambda _, __: None, cluster=KubernetesStatus(runner.followed, git.standing), use=use.known
+            ),
+            audit=store.audit,
+        ),
         (
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
             ServerThread("policy", git.follower.run, git.follower.stop),
             ServerThread("alerts", alerts.run, alerts.stop),
             ServerThread("pruning", pruning.run, pruning.stop),
+            audit_anchors(settings, store, clock, log),
             *use.members,
         ),
         store,

@@ -37,6 +37,7 @@ from reconciler.node.local.retention import AttemptRetention
 from reconciler.node.local_driver import driver_for, gpus_of, samples_of, use_of
 from reconciler.protocols.history import History
 from reconciler.server.alerts import alert_services
+from reconciler.server.audit_anchors import audit_anchors
 from reconciler.server.budget_watch import BudgetWatch
 from reconciler.server.capacity_watch import CapacityWatch
 from reconciler.server.checkpoints import CheckpointKeeping
@@ -113,13 +114,14 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     told = None, (disks, starts), events.tell, narrow.tell
     past = PastRecords(*_spending(store))
     return Parts(
-        services_of(*asked, *told, past, use=KnownUse(use, store.gpu_uses)),
+        replace(services_of(*asked, *told, past, use=KnownUse(use, store.gpu_uses)), audit=store.audit),
         (
             *_threads({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
             *_threads({"checkpoints": checkpoints, "alerts": alerts}),
             *place.members,
             *_threads({"gpu use": keeping, "budgets": budgets}),
             *_threads(_keeping_records(store, history, git.standing, clock, runner)),
+            audit_anchors(settings, store, clock, log),
         ),
         store,
         ending=place.ending,
