@@ -47,9 +47,7 @@ SECTIONS: Final = {
         "showback": Subcommand(
             "reconciler.cli.showback:showback", "Show what became of all GPU time, and what it costs."
         ),
-        "audit": Subcommand(
-            "reconciler.cli.audit:audit", "Say which user did what, and verify that the record is whole."
-        ),
+        "audit": Subcommand("reconciler.cli.audit:audit", "Say which user did what, and verify the record."),
         "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
         "history": Subcommand("reconciler.cli.history:history", "Export what happened, to be replayed."),
         "replay": Subcommand("reconciler.cli.replay:replay", "Solve a recorded round again and compare."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,6 +34,18 @@ def _columns(record: RoundRecord | NarrowRecord) -> dict[str, Any]:
     summary = msgspec.structs.asdict(record.summary)
     del summary["number"]
     return summary
+
+
+def _inserted(connection: Connection, rows: list[dict[str, Any]]) -> Sequence[int]:
+    """Keep events; returns their numbers."""
+    if len(rows) == 1:
+        added = connection.execute(insert(events).values(rows[0]))
+        return [int(added.inserted_primary_key[0]) if added.inserted_primary_key else 0]
+    before = connection.execute(_NEWEST_EVENT).scalar_one() or 0
+    connection.execute(insert(events), rows)
+    # They were numbered in this order, and no other was written meanwhile.
+    following = select(events.c.number).where(events.c.number > before).order_by(events.c.number)
+    return connection.execute(following).scalars().all()
 
 
 class SqlHistory:
@@ -159,11 +171,7 @@ class SqlHistory:
             if self._audit is None:
                 connection.execute(insert(events), rows)
                 return
-            before = connection.execute(_NEWEST_EVENT).scalar_one() or 0
-            connection.execute(insert(events), rows)
-            # They were numbered in this order, and no other was written meanwhile.
-            following = select(events.c.number).where(events.c.number > before).order_by(events.c.number)
-            numbers = connection.execute(following).scalars().all()
+            numbers = _inserted(connection, rows)
             contents = (content_of_row([row[name] for name in EVENT_COLUMNS]) for row in rows)
             linked = (Recorded(*each) for each in zip(numbers, (row["time"] for row in rows), contents, strict=True))
             self._audit.append(connection, "events", tuple(linked))
