@@ -126,9 +126,8 @@ def create_app(
     app.include_router(ShowbackRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     app.include_router(GpuRoutes(services).router)
-    app.include_router(AlertRoutes(services).router)
-    app.include_router(AgentRoutes(services).router)
-    app.include_router(AuditRoutes(services).router)
+    for routes in (AlertRoutes, AgentRoutes, AuditRoutes):
+        app.include_router(routes(services).router)
     app.state.closing, app.state.events = closing or Flag(), EventFeed(services.jobs, services.history)
     app.include_router(WatchRoutes(services, authority, app.state.closing, app.state.events).router)
     app.include_router(AttachRoutes(services, authority).router)

@@ -16,7 +16,7 @@ from reconciler.cli.kubernetes_options import kubernetes_options, kubernetes_set
 from reconciler.cli.metrics_options import metrics_options, metrics_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
-from reconciler.cli.store_options import audit_options, store_options
+from reconciler.cli.store_options import audit_options, audit_settings, store_options
 from solver.model.quantities import Duration
 
 if TYPE_CHECKING:
@@ -147,8 +147,7 @@ def _settings(
     from reconciler.server.settings import Settings
 
     store, connections, dcgm = _store_settings(others), connection_settings(others), dcgm_settings(others)
-    seen = {**metrics_settings(others), **console_settings(others)}
-    seen |= {name: others.pop(name) for name in ("audit_keys", "audit_anchors")}
+    seen = {**metrics_settings(others), **console_settings(others), **audit_settings(others)}
     return Settings(
         policies=policies_repo,
         branch=branch,

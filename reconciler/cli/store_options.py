@@ -94,3 +94,8 @@ def audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Where it is noted how far the audit chain is, every ten minutes.  [default: audit-anchors in --state]",
     )
     return audit_keys_option(anchors(command))
+
+
+def audit_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Taken out of the options of `quorate run`, as Settings has them."""
+    return {name: options.pop(name) for name in ("audit_keys", "audit_anchors")}

@@ -11,7 +11,6 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.analysis.audit.files import AuditFileError, append_anchor
 from reconciler.model.clock import Clock
 from reconciler.protocols.audit import AuditTrail
-from reconciler.server.parts import ServerThread
 from reconciler.server.settings import Settings
 from reconciler.store.store import SqlStore
 
@@ -45,7 +44,6 @@ class AuditAnchors:
             self.log.error("audit-anchor-failed", message=str(error))  # noqa: TRY400  (it says all there is to know)
 
 
-def audit_anchors(settings: Settings, store: SqlStore, clock: Clock, log: FilteringBoundLogger) -> ServerThread:
-    """As a thread of a control plane."""
-    made = AuditAnchors(store.audit, settings.audit_anchor_file, clock, log)
-    return ServerThread("audit anchors", made.run, made.stop)
+def anchors_of(settings: Settings, store: SqlStore, clock: Clock, log: FilteringBoundLogger) -> AuditAnchors:
+    """Those of a control plane."""
+    return AuditAnchors(store.audit, settings.audit_anchor_file, clock, log)

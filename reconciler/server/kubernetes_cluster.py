@@ -14,7 +14,6 @@ from typing import Final
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.access.audit_keys import AuditKeyFile
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.traces import TraceUnreadableError
@@ -40,18 +39,19 @@ from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.watch_status import FollowedFigures
 from reconciler.server.alerts import alert_services
-from reconciler.server.audit_anchors import audit_anchors
+from reconciler.server.audit_anchors import anchors_of
 from reconciler.server.exported_use import exported_use
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.history_log import LoggedHistory
 from reconciler.server.kubernetes_status import KubernetesStatus
-from reconciler.server.parts import Parts, ServerThread
+from reconciler.server.parts import Parts, ServerThread, threads_of
 from reconciler.server.policy_side import policy_side
 from reconciler.server.pruning import Pruning
 from reconciler.server.reporter import Reporter
 from reconciler.server.round_process import round_worker
 from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
+from reconciler.server.store_access import opened_keys
 from reconciler.server.traces import pass_traces
 from reconciler.store.figures import StoreFigures
 from reconciler.store.store import SqlStore, open_store
@@ -86,9 +86,7 @@ def parts_on_kubernetes(
     """
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)
-    keys = AuditKeyFile(settings.audit_key_file)
-    keys.begin()
-    store = closing.enter_context(shut(open_store(folder.database, audit_keys=keys)))
+    store = closing.enter_context(shut(open_store(folder.database, audit_keys=opened_keys(settings))))
     history = LoggedHistory(store.history, log, tally := JobTally(counts_ends=False, decides=on.observed is None))
 
     def last_seen() -> Snapshot | None:
@@ -97,7 +95,6 @@ def parts_on_kubernetes(
     git = policy_side(settings, store, history, clock, HOLDER, last_seen, lambda: runner.wake(), log)  # noqa: PLW0108  (there is no runner yet)
     memory = KubernetesState(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
     observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
-
     rounds = round_worker(settings, clock, log, closing)
     of_git = git.standing, rounds, clock, SystemRandom(), partial(_stalled, git.standing)
     handed = Handed(memory, store.interventions, store.health, *of_git, log)
@@ -116,20 +113,14 @@ def parts_on_kubernetes(
     desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     kept = store.placements, store.capacities, store.gpu_uses
     pruning = Pruning(history, *kept, git.standing, clock, lambda: memory.epoch)
+    anchors = anchors_of(settings, store, clock, log)
+    status = KubernetesStatus(runner.followed, git.standing)
     asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
     return Parts(
-        replace(
-            services_of(
-                *asked, lambda _, __: None, cluster=KubernetesStatus(runner.followed, git.standing), use=use.known
-            ),
-            audit=store.audit,
-        ),
+        replace(services_of(*asked, lambda _, __: None, cluster=status, use=use.known), audit=store.audit),
         (
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
-            ServerThread("policy", git.follower.run, git.follower.stop),
-            ServerThread("alerts", alerts.run, alerts.stop),
-            ServerThread("pruning", pruning.run, pruning.stop),
-            audit_anchors(settings, store, clock, log),
+            *threads_of({"policy": git.follower, "alerts": alerts, "pruning": pruning, "audit anchors": anchors}),
             *use.members,
         ),
         store,

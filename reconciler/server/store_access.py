@@ -28,8 +28,7 @@ class StoreAccess(NamedTuple):
 
 def opened_store(settings: Settings, closing: ExitStack) -> StoreAccess:
     """The database of `--store`, else SQLite in the state folder. Raises StoreUnusableError, AuditKeyError, TokenFileError."""
-    keys = AuditKeyFile(settings.audit_key_file)
-    keys.begin()
+    keys = opened_keys(settings)
     if settings.store is None:
         database = settings.folder.database
         reserve = DiskReserve(database.with_name(f"{database.name}-reserve"))
@@ -41,6 +40,13 @@ def opened_store(settings: Settings, closing: ExitStack) -> StoreAccess:
         found = StoreAccess(store, identity_of_this_process(), is_shared=True)
     closing.callback(found.store.close)
     return found
+
+
+def opened_keys(settings: Settings) -> AuditKeyFile:
+    """Those of the audit chain, made at the first start. Raises AuditKeyError, TokenFileError."""
+    keys = AuditKeyFile(settings.audit_key_file)
+    keys.begin()
+    return keys
 
 
 def tie_to_tasks(store: SqlStore, tasks: Path) -> None:
