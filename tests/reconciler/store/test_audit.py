@@ -14,7 +14,7 @@ from reconciler.access.audit_keys import AuditKeyError, AuditKeyFile, add_key
 from reconciler.access.token_file import TokenFileError
 from reconciler.analysis.audit.findings import AuditReport
 from reconciler.analysis.audit.verification import verified
-from reconciler.model.audit import AuditAnchor
+from reconciler.model.audit import AuditAnchor, AuditEntry
 from reconciler.protocols.audit import AuditPlace, entries_of
 from reconciler.protocols.history import Event
 from reconciler.protocols.rounds import NarrowRecord
@@ -115,7 +115,8 @@ def test_pages_of_any_size_say_the_same(opened: Open, keys: AuditKeyFile) -> Non
     fill(linking)
     whole = list(entries_of(store.audit))
     for limit in (1, 2, 3):
-        found, place = [], AuditPlace()
+        found: list[AuditEntry] = []
+        place = AuditPlace()
         while True:
             entries, following = store.audit.page("events", place, limit)
             found.extend(entries)

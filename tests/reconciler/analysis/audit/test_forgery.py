@@ -58,17 +58,18 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     keys, path, half = AuditKeyFile(folder / "keys"), folder / "quorate.db", folder / "half.db"
     keys.begin()
     fresh_store(path).close()
-    for part in (range(1, RECORDS // 2 + 1), range(RECORDS // 2 + 1, RECORDS + 1)):
+    anchors = []
+    for part, copied in ((range(1, RECORDS // 2 + 1), half), (range(RECORDS // 2 + 1, RECORDS + 1), folder / "whole.db")):
         store = open_store(path, audit_keys=keys)
         for number in part:
             store.history.record_event(Event(at(number), "cordoned", f"node-{number}", f"reason {number}", "ada"))
             if number % 5 == 0:
                 epoch = store.ledger.lead(f"leader-{number}", at(number * 100), LEASE)
                 store.history.record_round(epoch, msgspec.structs.replace(record_of(), time=at(number)))
-        anchor = store.audit.anchor(at(RECORDS + 1))
+        anchors.append(store.audit.anchor(at(RECORDS + 1)))
         store.close()
-        shutil.copy(path, half if not half.exists() else folder / "whole.db")
-    return Kept(path, half, keys.keys(), anchor)
+        shutil.copy(path, copied)
+    return Kept(path, half, keys.keys(), anchors[-1])
 
 
 def flip_a_value(database: sqlite3.Connection, chance: random.Random) -> Forgery:
