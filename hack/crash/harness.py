@@ -41,7 +41,7 @@ from reconciler.control.recording import solver_with
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.states import state_of
 from reconciler.model.clock import SIMULATION_START, Clock, VirtualClock
-from reconciler.model.intervention_record import Intervention, Subject
+from reconciler.model.intervention_record import Intervention, InterventionKind, Subject
 from reconciler.protocols.backend import BackendUnreachableError, Cursor, Epoch, StaleEpochError
 from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import NotLeaderError
@@ -223,7 +223,8 @@ class Run:
 
     def _intervene(self, happening: Happening) -> None:
         """As the API does it: what is in force is kept, and then there is a line on record."""
-        now, kind = self.plane.clock.now(), "hold" if happening.kind == "hold" else "cordon"
+        now = self.plane.clock.now()
+        kind: InterventionKind = "hold" if happening.kind == "hold" else "cordon"
         subject = Subject("job" if kind == "hold" else "node", happening.subject)
         asked = Intervention(kind, subject, "ada", "by hand", now, now.after(happening.lasts))
         self.plane.interventions.begin(asked)
@@ -403,8 +404,8 @@ def _open(path: Path, gates: Gates, clock: VirtualClock) -> SqlStore:
         gates.written()
         return writing(*arguments, **named)
 
-    store.database.now = lambda _, __: clock.now()  # type: ignore[method-assign]
-    store.database.writing = seen  # type: ignore[method-assign]
+    store.database.now = lambda *_: clock.now()  # type: ignore[method-assign]
+    store.database.writing = seen  # type: ignore[method-assign,assignment]
     store.database.engine.dispose()
     event.listen(store.database.engine, "connect", lambda made, _: made.execute("PRAGMA synchronous=OFF"))
     return store
