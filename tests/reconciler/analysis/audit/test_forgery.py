@@ -59,7 +59,10 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     keys.begin()
     fresh_store(path).close()
     anchors = []
-    for part, copied in ((range(1, RECORDS // 2 + 1), half), (range(RECORDS // 2 + 1, RECORDS + 1), folder / "whole.db")):
+    for part, copied in (
+        (range(1, RECORDS // 2 + 1), half),
+        (range(RECORDS // 2 + 1, RECORDS + 1), folder / "whole.db"),
+    ):
         store = open_store(path, audit_keys=keys)
         for number in part:
             store.history.record_event(Event(at(number), "cordoned", f"node-{number}", f"reason {number}", "ada"))
