@@ -139,7 +139,7 @@ class Run:
         self.slowness = random.Random(f"slow rounds of {self.seed}")
         self.told: Numbers = {}
         self.came: list[JobName] = []
-        self.policies = ChangingPolicy(self.clock if self.seed % CHANGING_EVERY == 1 else None)
+        self.policies = ChangingPolicy(self.clock if self.seed % CHANGING_EVERY == 1 else None, FAULTS_UNTIL)
         self.steps, self.machine = random.Random(f"steps of {self.seed}"), SteppedClock(self.clock)
         self.store = _open(self.path, self.gates, self.clock)
         self._begin()

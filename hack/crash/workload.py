@@ -93,9 +93,10 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class ChangingPolicy:
-    """Implements PolicySource. With a `clock`, past use counts, nodes are judged, and a max is lowered now and then for a while."""
+    """Implements PolicySource. With a `clock`, past use counts, nodes are judged, and until then a max is lowered now and then."""
 
     clock: Clock | None = None
+    until: Instant = Instant(0)  # noqa: RUF009  (an int: can't be changed)
     nodes: tuple[Node, ...] = NODES
 
     def current(self) -> PolicyInForce:
@@ -103,7 +104,8 @@ class ChangingPolicy:
         operations = Operations((STORAGE,), (AGAIN,))
         if self.clock is None:
             return PolicyInForce("revision", POLICY, self.nodes, operations)
-        is_lowered = int(self.clock.now()) // LOWERED_FOR_MS % 2 == 1
+        now = self.clock.now()
+        is_lowered = now < self.until and int(now) // LOWERED_FOR_MS % 2 == 1
         policy = LESS if is_lowered else REMEMBERED
         operations = msgspec.structs.replace(operations, health=HEALTH)
         return PolicyInForce("lowered" if is_lowered else "revision", policy, self.nodes, operations)

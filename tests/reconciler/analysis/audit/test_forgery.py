@@ -84,6 +84,9 @@ def flip_a_value(database: sqlite3.Connection, chance: random.Random) -> Forgery
 
 def flip_a_bit_of_a_round(database: sqlite3.Connection, chance: random.Random) -> Forgery:
     number = chance.randint(1, RECORDS // 5)
+    if chance.random() < 0.3:
+        database.execute("UPDATE rounds SET keyframe = 77, base = 78 WHERE number = ?", (number,))
+        return Forgery(frozenset({number}))
     (record,) = database.execute("SELECT record FROM rounds WHERE number = ?", (number,)).fetchone()
     place = chance.randrange(len(record))
     flipped = record[:place] + bytes((record[place] ^ 1 << chance.randrange(8),)) + record[place + 1 :]
@@ -218,3 +221,27 @@ def test_another_past_with_the_same_keys_is_found_by_the_anchor(kept: Kept, tmp_
     assert found_in(path, kept) == ()
     events, *_ = found_in(path, kept, kept.anchor)
     assert (events.problem, events.chain, events.link, events.before) == ("rewritten", "events", 41, at(RECORDS + 1))
+
+
+def test_a_link_of_another_past_is_found_where_it_is_put(kept: Kept, tmp_path: Path) -> None:
+    """It is signed with a key of ours, and follows another link."""
+    path, other = tmp_path / "forged.db", tmp_path / "other.db"
+    shutil.copy(kept.path, path)
+    shutil.copy(kept.half, other)
+    file = AuditKeyFile(tmp_path / "keys")
+    file.path.write_bytes(b"".join(key.secret + b"\n" for key in kept.keys.keys))
+    file.path.chmod(0o600)
+    store, half = open_store(other, audit_keys=file), RECORDS // 2
+    store.history.record_events(Event(at(half + each), "cordoned", "n", "another past", "eve") for each in (1, 2))
+    store.close()
+    with sqlite3.connect(path) as database:
+        database.execute("ATTACH ? AS other", (str(other),))
+        for table, where in (
+            ("events", f"number = {half + 2}"),
+            ("audit_links", f"chain = 'events' AND record = {half + 2}"),
+        ):
+            database.execute(f"DELETE FROM main.{table} WHERE {where}")
+            database.execute(f"INSERT INTO main.{table} SELECT * FROM other.{table} WHERE {where}")
+    database.close()
+    found = [(each.problem, each.link) for each in found_in(path, kept)]
+    assert found == [("detached", half + 3), ("detached", half + 4)]
