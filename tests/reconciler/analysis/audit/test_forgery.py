@@ -26,7 +26,7 @@ from tests.drawn import DRAWING
 from tests.fresh_store import fresh_store
 
 RECORDS: Final = 40
-WORLDS: Final = 400 if DRAWING.everything else 50
+WORLDS: Final = 400 if DRAWING.everything else 20
 
 
 class Kept(NamedTuple):
