@@ -84,13 +84,17 @@ def flip_a_value(database: sqlite3.Connection, chance: random.Random) -> Forgery
 
 def flip_a_bit_of_a_round(database: sqlite3.Connection, chance: random.Random) -> Forgery:
     number = chance.randint(1, RECORDS // 5)
-    if chance.random() < 0.3:
-        database.execute("UPDATE rounds SET keyframe = 77, base = 78 WHERE number = ?", (number,))
-        return Forgery(frozenset({number}))
     (record,) = database.execute("SELECT record FROM rounds WHERE number = ?", (number,)).fetchone()
     place = chance.randrange(len(record))
     flipped = record[:place] + bytes((record[place] ^ 1 << chance.randrange(8),)) + record[place + 1 :]
     database.execute("UPDATE rounds SET record = ? WHERE number = ?", (flipped, number))
+    return Forgery(frozenset({number}))
+
+
+def repack_a_round(database: sqlite3.Connection, chance: random.Random) -> Forgery:
+    """It says that it is packed against another."""
+    number, column = chance.randint(1, RECORDS // 5), ("keyframe", "base")[chance.randrange(2)]
+    database.execute(f"UPDATE rounds SET {column} = 77 WHERE number = ?", (number,))
     return Forgery(frozenset({number}))
 
 
@@ -153,6 +157,7 @@ def cut_the_end_off(database: sqlite3.Connection, chance: random.Random) -> Forg
 FORGERIES: Final[tuple[Forge, ...]] = (
     flip_a_value,
     flip_a_bit_of_a_round,
+    repack_a_round,
     swap_two,
     delete_some,
     delete_some_with_their_links,
