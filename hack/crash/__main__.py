@@ -48,6 +48,7 @@ def figures(outcomes: list[Outcome]) -> dict[str, float]:
         "seeds": len(outcomes),
         "gatesPassed": sum(outcome.gates for outcome in outcomes),
         "crashes": sum(outcome.kills for outcome in outcomes),
+        "clocksSet": sum(outcome.stepped for outcome in outcomes),
         "leadersHeldUp": sum(outcome.pauses for outcome in outcomes),
         "staleLeadersRefused": sum(outcome.stale_refused for outcome in outcomes),
         "staleWritesAccepted": count("stale write accepted"),
@@ -56,6 +57,7 @@ def figures(outcomes: list[Outcome]) -> dict[str, float]:
         "doubledStarts": count("doubled"),
         "mistold": count("mistold"),
         "runAgainAfterSuccess": count("run again"),
+        "ungatedWrites": count("ungated write"),
         "otherViolations": count("left over") + count("false outcome") + count("the loop died"),
     }
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from reconciler.protocols.backend import Backend, Epoch, TellGang
 from reconciler.protocols.checkpoints import CheckpointRegistry
+from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.history import History
+from reconciler.protocols.interventions import Interventions
 from reconciler.protocols.job_source import JobSource
-from reconciler.protocols.ledger import Ledger
+from reconciler.protocols.ledger import Ledger, Partitionings
 from reconciler.store.store import SqlStore
 from solver.model.workload import JobName
 
@@ -21,29 +25,55 @@ TaskName = tuple[JobName, int, str, int]
 Told = tuple[JobName, int, int]
 """Job, attempt, and the number of what it was told."""
 
-WRITES = {
-    "jobs": ("finish_all", "retry"),
-    "ledger": (
-        "lead",
-        "resign",
-        "claim_all",
-        "ask",
-        "stage",
-        "confirm_running_all",
-        "mark",
-        "release_all",
-        "reserve",
-        "grow",
-        "restart",
-        "confirm_grown",
-        "confirm_shrunk",
-    ),
-    "partitionings": ("begin", "end"),
-    "checkpoints": ("record", "judge", "doubt", "resume"),
-    "history": ("record_round", "record_narrow", "record_event", "record_events"),
-    "backend": ("submit", "partition", "forget_all"),
+PROTOCOLS: Final[Mapping[str, type]] = {
+    "jobs": JobSource,
+    "ledger": Ledger,
+    "partitionings": Partitionings,
+    "checkpoints": CheckpointRegistry,
+    "history": History,
+    "interventions": Interventions,
+    "health": NodeHealths,
+    "backend": Backend,
 }
-"""Every call by which the loop changes something outside itself. Submitting and cancelling jobs are the users'."""
+"""What a control plane is given, each behind a door of its own."""
+
+WITHOUT_EPOCH: Final[Mapping[str, tuple[str, ...]]] = {
+    "ledger": ("lead",),
+    "history": ("record_event", "record_events"),
+}
+"""Writes of the loop that carry no epoch: one gives it out, the others may come from anyone."""
+
+USERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "jobs": (
+        *("submit", "submit_each", "submit_all", "request_cancel", "request_cancel_all", "request_suspend", "resume"),
+        "request_requeue",
+    ),
+    "interventions": ("begin", "release"),
+    "health": ("forgive",),
+}
+"""Writes by which users change something. They carry no epoch: any process that answers the API may make them."""
+
+
+def writes_of(protocol: type) -> tuple[str, ...]:
+    """The methods that carry a leader's epoch, in their order: every write of a loop does."""
+    found = [name for known in reversed(protocol.__mro__) for name in vars(known)]
+    carrying = (
+        name for name in dict.fromkeys(found) if callable(act := getattr(protocol, name)) and _carries_epoch(act)
+    )
+    return tuple(carrying)
+
+
+def _carries_epoch(act: Callable[..., Any]) -> bool:
+    return inspect.isfunction(act) and "epoch" in inspect.signature(act).parameters
+
+
+WRITES: Final[Mapping[str, tuple[str, ...]]] = {
+    door: (*WITHOUT_EPOCH.get(door, ()), *writes_of(protocol)) for door, protocol in PROTOCOLS.items()
+}
+"""Every call by which the loop changes something outside itself, read off the protocols: a write that is new has a gate."""
+
+
+USERS_DOOR: Final = "users"
 
 
 class Killed(BaseException):
@@ -62,6 +92,10 @@ class Gates:
     told_to_leave: set[TaskName] = field(default_factory=set)
     """Tasks that a gang was ever to go on without."""
     tells: set[Told] = field(default_factory=set)
+    open: int = 0
+    """How many calls are between their gates."""
+    ungated: list[str] = field(default_factory=list)
+    """Places that wrote to the store, and had not come through a gate."""
     """Whatever a gang was ever told, whether or not the order arrived."""
 
     def call(self, door: str, name: str, act: Callable[..., Any], *args: Any) -> Any:
@@ -69,10 +103,21 @@ class Gates:
         if name == "submit" and isinstance(args[0], TellGang):
             self.tells.add((args[0].job, args[0].attempt, args[0].number))
         self._pass(f"{door}.{name}", "before")
-        result = act(*args)
-        self._watch(door, name, args, result)
+        self.open += 1
+        try:
+            result = act(*args)
+        finally:
+            self.open -= 1
+        if door != USERS_DOOR:
+            self._watch(door, name, args, result)
         self._pass(f"{door}.{name}", "after")
         return result
+
+    def written(self) -> None:
+        """The store is being written to: that has to be behind a gate."""
+        if not self.open:
+            caller = traceback.extract_stack(limit=6)[0]
+            self.ungated.append(f"{caller.filename}:{caller.lineno} {caller.name}")
 
     def _pass(self, gate: str, moment: Moment) -> None:
         self.passed[f"{moment} {gate}"] = self.passed.get(f"{moment} {gate}", 0) + 1
@@ -106,9 +151,11 @@ class _Door:
         act = getattr(self._behind, name)
         if name == "partitionings":  # a part of the ledger, with writes of its own
             return _Door(name, act, self._gates)
-        if name not in WRITES[self._door]:
-            return act
-        return lambda *args: self._gates.call(self._door, name, act, *args)
+        if name in WRITES[self._door]:
+            return lambda *args: self._gates.call(self._door, name, act, *args)
+        if name in USERS.get(self._door, ()):
+            return lambda *args: self._gates.call(USERS_DOOR, name, act, *args)
+        return act
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +166,8 @@ class Doors:
     ledger: Ledger
     history: History
     checkpoints: CheckpointRegistry
+    interventions: Interventions
+    health: NodeHealths
     backend: Backend
 
     @classmethod
@@ -129,5 +178,7 @@ class Doors:
             cast("Ledger", _Door("ledger", store.ledger, gates)),
             cast("History", _Door("history", store.history, gates)),
             cast("CheckpointRegistry", _Door("checkpoints", store.checkpoints, gates)),
+            cast("Interventions", _Door("interventions", store.interventions, gates)),
+            cast("NodeHealths", _Door("health", store.health, gates)),
             cast("Backend", _Door("backend", backend, gates)),
         )

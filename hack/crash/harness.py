@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 
 from hack.crash import judge
 from hack.crash.doors import Doors, Gates, Killed, Moment
@@ -20,8 +21,9 @@ from hack.crash.workload import (
     AGAIN,
     NODES,
     USERS_BUSY_MS,
-    FixedPolicy,
+    ChangingPolicy,
     Happening,
+    by_hand,
     hanging,
     names,
     second_thoughts,
@@ -38,12 +40,13 @@ from reconciler.control.plan_executor import PlanExecutor
 from reconciler.control.recording import solver_with
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.states import state_of
-from reconciler.model.clock import SIMULATION_START, VirtualClock
+from reconciler.model.clock import SIMULATION_START, Clock, VirtualClock
+from reconciler.model.intervention_record import Intervention, InterventionKind, Subject
 from reconciler.protocols.backend import BackendUnreachableError, Cursor, Epoch, StaleEpochError
 from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.store.store import SqlStore, open_store
-from solver.model.quantities import Duration
+from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
 from solver.policy.policy import Policy
@@ -58,12 +61,33 @@ DECIDES_FOR_MS = 3_000
 """So long at most rounds take where that matters."""
 TOLD_EVERY = 5
 """In so many seeds gangs are told things: it takes from the world's chance, and the others have more of what else can go wrong."""
+CHANGING_EVERY = 4
+"""In so many seeds a max is lowered and raised again, and past use counts."""
+STEPPED_EVERY = 4
+"""In so many seeds clocks are set while the control plane runs, by STEP_MS and back: the leader's, and the other's."""
+STEP_MS = 3_600_000
 FAULTS_UNTIL = SIMULATION_START.after(2 * USERS_BUSY_MS)
 PASSES_MAX = 200
 """Faults last for sixty passes, and once they stop everything ends within a hundred: this is `never`."""
 
 Fate = Callable[[int, str, Moment], str]
-"""What befalls the control plane at the n-th gate: `pass`, `kill` or `pause`."""
+"""What befalls the control plane at the n-th gate: `pass`, `kill`, `pause`, or `step` (its machine's clock is set)."""
+
+
+@dataclass
+class SteppedClock:
+    """Implements Clock: of one machine, which somebody may set. Time passes on all of them alike."""
+
+    true: VirtualClock
+    ahead: int = 0
+
+    def now(self) -> Instant:
+        """As the machine has it."""
+        return self.true.now().after(self.ahead)
+
+    def monotonic_s(self) -> float:
+        """Nobody sets that."""
+        return self.true.monotonic_s()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +98,7 @@ class Outcome:
     gates: int
     kills: int
     pauses: int
+    stepped: int
     stale_refused: int
     passes: int
     violations: tuple[str, ...]
@@ -89,11 +114,13 @@ class Run:
     clock: VirtualClock = field(default_factory=VirtualClock)
     kills: int = 0
     pauses: int = 0
+    stepped: int = 0
     stale_refused: int = 0
     passes: int = 0
     gates_passed: int = 0
     planes_made: int = 0
     paused: bool = False
+    asking: bool = False
     epoch: Epoch | None = None
     problems: list[str] = field(default_factory=list)
 
@@ -101,6 +128,7 @@ class Run:
         chance = random.Random(self.seed)
         planned = workload(chance, SIMULATION_START, divided=self.seed % 2 == 0)
         planned = second_thoughts(random.Random(f"second thoughts of {self.seed}"), planned)
+        planned = by_hand(random.Random(f"by hand of {self.seed}"), planned)
         self.happenings = hanging(random.Random(f"hangs of {self.seed}"), planned)
         self.to_come = list(self.happenings)
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
@@ -111,13 +139,18 @@ class Run:
         self.slowness = random.Random(f"slow rounds of {self.seed}")
         self.told: Numbers = {}
         self.came: list[JobName] = []
-        self.store = _open(self.path)
+        self.policies = ChangingPolicy(self.clock if self.seed % CHANGING_EVERY == 1 else None, FAULTS_UNTIL)
+        self.steps, self.machine = random.Random(f"steps of {self.seed}"), SteppedClock(self.clock)
+        self.store = _open(self.path, self.gates, self.clock)
         self._begin()
 
     def to_the_end(self) -> Outcome:
         """Run until everything has ended, and judge."""
         while not self._over() and self.passes < PASSES_MAX and not self.problems:
-            self._let_happen()
+            try:
+                self._let_happen()
+            except Killed:
+                self._restart()
             self._pass()
         self._judge()
         self.store.close()
@@ -126,6 +159,7 @@ class Run:
             self.gates_passed,
             self.kills,
             self.pauses,
+            self.stepped,
             self.stale_refused,
             self.passes,
             tuple(self.problems),
@@ -137,38 +171,64 @@ class Run:
         return at_rest and not self.store.ledger.claims() and not self.store.ledger.partitionings.in_flight()
 
     def _let_happen(self) -> None:
-        """Time passes, and what comes from outside comes. Users speak to the store, not to the loop."""
+        """Time passes, and what comes from outside comes. Users speak to the API, which is the loop's process."""
         self.clock.advance(PASS_PAUSE_MS)
-        if self.clock.now() >= FAULTS_UNTIL:
+        if self.clock.now() >= FAULTS_UNTIL and self.cluster.faults is not KIND:
             self.cluster.faults = KIND
+            if self.stepped:
+                # The clock is right again, and what was to rest by a wrong one has rested.
+                self.machine.ahead = 0
+                self.clock.advance(2 * STEP_MS)
         while self.to_come and self.to_come[0].at <= self.clock.now():
             self._happen(self.to_come.pop(0))
 
     def _happen(self, happening: Happening) -> None:
-        name = JobName(happening.subject)
+        """What a user asks for twice where the server was killed meanwhile, and what is known of the world."""
+        self.asking = True
+        try:
+            self._ask(happening)
+        except Killed:
+            self.to_come.insert(0, happening)
+            raise
+        finally:
+            self.asking = False
+
+    def _ask(self, happening: Happening) -> None:
+        name, jobs = JobName(happening.subject), self.plane.jobs
         if happening.kind == "submit" and happening.spec is not None:
-            self.store.jobs.submit(name, happening.spec, "ada", self.clock.now(), f"key-of-{name}")
+            jobs.submit(name, happening.spec, "ada", self.plane.clock.now(), f"key-of-{name}")
             self.came.append(name)
         elif happening.kind == "cancel":
-            self.store.jobs.request_cancel(name, "ada")
+            jobs.request_cancel(name, "ada")
         elif happening.kind == "suspend":
-            self.store.jobs.request_suspend(name, "ada")
+            jobs.request_suspend(name, "ada")
         elif happening.kind == "resume":
             self._resume(name)
         elif happening.kind == "requeue":
             attempt = next((claim.attempt for claim in self.store.ledger.claims() if claim.job == name), 0)
-            self.store.jobs.request_requeue(name, attempt, "ada")
+            jobs.request_requeue(name, attempt, "ada")
+        elif happening.kind in ("hold", "cordon"):
+            self._intervene(happening)
         else:
             node = next(node.name for node in NODES if node.name == happening.subject)
             self.cluster.fail_node(node, self.clock.now(), happening.lasts)
 
     def _resume(self, name: JobName) -> None:
         """As the API does it: with a line on record."""
-        record, ledger = self.store.jobs.resume(name), self.store.ledger
+        record, ledger = self.plane.jobs.resume(name), self.store.ledger
         claim = next((claim for claim in ledger.claims() if claim.job == name), None)
         last = ledger.attempts().get(name, 0)
         state = state_of(record, claim, ledger.intents(), ledger.reservations(), last)
-        self.store.history.record_event(Event(self.clock.now(), "resume-asked", name, "", "ada", state))
+        self.plane.history.record_event(Event(self.plane.clock.now(), "resume-asked", name, "", "ada", state))
+
+    def _intervene(self, happening: Happening) -> None:
+        """As the API does it: what is in force is kept, and then there is a line on record."""
+        now = self.plane.clock.now()
+        kind: InterventionKind = "hold" if happening.kind == "hold" else "cordon"
+        subject = Subject("job" if kind == "hold" else "node", happening.subject)
+        asked = Intervention(kind, subject, "ada", "by hand", now, now.after(happening.lasts))
+        self.plane.interventions.begin(asked)
+        self.plane.history.record_event(Event(now, f"{kind}-asked", happening.subject, "by hand", "ada"))
 
     def _pass(self) -> None:
         self.passes += 1
@@ -186,9 +246,7 @@ class Run:
                 tell(leader, self.words, self.told)
             keep(leader, self.keeping)
         except Killed:
-            self.kills += 1
-            self.store.close()  # it remembers nothing but its connections, and makes new ones
-            self._begin()
+            self._restart()
         except NotLeaderError as other:
             self.clock.advance(max(0, other.until - self.clock.now()))
         except StaleEpochError:
@@ -197,6 +255,11 @@ class Run:
             pass  # the next pass asks again
         except Exception as error:  # noqa: BLE001  (whatever it is, the loop should have survived it)
             self.problems.append(f"the loop died: {type(error).__name__}: {error}")
+
+    def _restart(self) -> None:
+        self.kills += 1
+        self.store.close()  # it remembers nothing but its connections, and makes new ones
+        self._begin()
 
     def _end_alone(self) -> None:
         """Where jobs are started alone, those that wait get what others held that have ended. Another may lead by now."""
@@ -213,7 +276,7 @@ class Run:
 
     def _begin(self) -> None:
         """A control plane, which knows nothing but what is in the store."""
-        self.plane, self.epoch = self._new_plane(self.store), None
+        self.plane, self.epoch = self._new_plane(self.store, self.machine), None
         alone = self.seed % ALONE_EVERY == 1
         self.narrow = NarrowRounds(self.plane, lambda: self.epoch, self.problems.append, 0.0) if alone else None
         self.events: EventSettler | None = None
@@ -233,7 +296,7 @@ class Run:
                     self.events.settle()
         return solved
 
-    def _new_plane(self, store: SqlStore) -> ControlPlane:
+    def _new_plane(self, store: SqlStore, clock: Clock) -> ControlPlane:
         self.planes_made += 1
         doors = Doors.onto(store, self.backend, self.gates)
         return ControlPlane(
@@ -242,13 +305,13 @@ class Run:
             doors.ledger,
             doors.history,
             doors.checkpoints,
-            store.interventions,
-            store.health,
+            doors.interventions,
+            doors.health,
             doors.backend,
             self.backend,
-            FixedPolicy(),
+            self.policies,
             solver_with(None),
-            self.clock,
+            clock,
             LEASE,
         )
 
@@ -257,17 +320,24 @@ class Run:
             return  # while one is held up, the other runs undisturbed
         self.gates_passed += 1
         fate = self.fate(self.gates_passed, gate, moment) if self.clock.now() < FAULTS_UNTIL else "pass"
+        if fate == "step":
+            self.stepped += 1
+            self.machine.ahead = self._step()
         if fate == "kill":
             raise Killed
-        if fate == "pause":
+        if fate == "pause" and not self.asking:  # who waits for an answer asks nothing else meanwhile
             self._hold_up()
+
+    def _step(self) -> int:
+        """By how much a clock is ahead: an hour, an hour behind, or not at all; where clocks are not set, it never is."""
+        return self.steps.choice((-STEP_MS, 0, STEP_MS)) if self.seed % STEPPED_EVERY == 0 else 0
 
     def _hold_up(self) -> None:
         """The leader stands still for longer than its lease; another takes over, acts, and vanishes without a word."""
         self.pauses += 1
         self.paused = True
         self.clock.advance(LEASE)
-        other = self._new_plane(self.store)
+        other = self._new_plane(self.store, SteppedClock(self.clock, self._step()))
         for _ in range(3):
             self._let_happen()
             try:
@@ -279,6 +349,7 @@ class Run:
     def _judge(self) -> None:
         ran, records = self.cluster.intervals, self.store.jobs.jobs()
         submitted, cancelled = names(self.happenings, "submit"), names(self.happenings, "cancel")
+        self.problems += [f"ungated write: {place}" for place in dict.fromkeys(self.gates.ungated)]
         self.problems += [f"stale write accepted: {write}" for write in self.gates.stale_accepted]
         self.problems += judge.double_owners(ran)
         self.problems += [f"no ground: {mishap}" for mishap in self.cluster.mishaps]
@@ -303,7 +374,9 @@ def random_fate(seed: int) -> Fate:
 
     def fate(_number: int, _gate: str, _moment: Moment) -> str:
         drawn = chance.random()
-        return "kill" if drawn < often else "pause" if drawn < often * 4 / 3 else "pass"
+        if drawn < often * 4 / 3:
+            return "kill" if drawn < often else "pause"
+        return "step" if seed % STEPPED_EVERY == 0 and drawn > 1 - often / 2 else "pass"
 
     return fate
 
@@ -319,9 +392,20 @@ def run_seed(seed: int, fate: Fate | None = None) -> Outcome:
         return Run(seed, Path(folder) / "quorate.db", fate or random_fate(seed)).to_the_end()
 
 
-def _open(path: Path) -> SqlStore:
-    """A crash here ends the program and not the machine, so commits need not wait for the disk."""
+def _open(path: Path, gates: Gates, clock: VirtualClock) -> SqlStore:
+    """A crash here ends the program and not the machine, so commits need not wait for the disk. Every write is seen.
+
+    Leases go by a clock of the database's, as with PostgreSQL.
+    """
     store = open_store(path)
+    writing = store.database.writing
+
+    def seen(*arguments: Any, **named: Any) -> AbstractContextManager[Connection]:
+        gates.written()
+        return writing(*arguments, **named)
+
+    store.database.now = lambda *_: clock.now()  # type: ignore[method-assign]
+    store.database.writing = seen  # type: ignore[method-assign,assignment]
     store.database.engine.dispose()
     event.listen(store.database.engine, "connect", lambda made, _: made.execute("PRAGMA synchronous=OFF"))
     return store

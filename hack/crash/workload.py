@@ -11,14 +11,16 @@ import msgspec
 from hack.crash.keeping import STORAGE
 from reconciler.control.control import PolicyInForce
 from reconciler.documents.operations import Operations
+from reconciler.model.clock import Clock
+from reconciler.model.health_policy import HealthPolicy
 from reconciler.model.retry_policy import Backoff, RetryPolicy
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
-from solver.model.quantities import Cpu, Duration, Instant, Memory
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
 from solver.model.workload import Checkpoint, JobName, JobSpec, QueueName, Stuck, TaskGroup, TimeLimitWarning
 from solver.policy.division import MigChanges, MigGeometry
-from solver.policy.harm import Protection
-from solver.policy.policy import Policy, PriorityClass, Queue, SchedulingPolicy, policy_of
+from solver.policy.harm import Convergence, Protection
+from solver.policy.policy import PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
 
 QUEUES = (QueueName("red"), QueueName("blue"))
 GPUS_PER_NODE = 4
@@ -47,6 +49,30 @@ POLICY = policy_of(
 )
 
 
+REMEMBERING = msgspec.structs.replace(POLICY.scheduling, usage_half_life=Duration(30_000))
+LOWERED = Queue(
+    QUEUES[0],
+    quota=(Quota(GpuType("H100"), max=MilliGpu.gpus(2)),),
+    convergence=Convergence(Duration(1_000)),
+)
+"""It may hold less than it does."""
+
+HEALTH = HealthPolicy(
+    *(Duration(1_000), Duration(2_000)),
+    lost="cordon",
+    suspect_ttl=Duration(4_000),
+    bad_node_ttl=Duration(6_000),
+    max_unhealthy="50%",
+)
+"""A node that dies is cordoned for a while, of as many as there are."""
+
+LOWERED_FOR_MS = 8_000
+"""For so long a max is lowered, and then for as long not."""
+
+REMEMBERED = policy_of(POLICY.queues, POLICY.priority_classes, REMEMBERING, mig=POLICY.mig)
+LESS = policy_of((LOWERED, *(Queue(name) for name in QUEUES[1:])), POLICY.priority_classes, REMEMBERING, mig=POLICY.mig)
+
+
 AGAIN = RetryPolicy("again", max_retries=2, backoff=Backoff(Duration(1_000), max=Duration(5_000)))
 """Rests that are short beside the run, so that jobs begin again while faults last."""
 
@@ -59,22 +85,30 @@ class Happening:
     """Something that comes from outside: a job, a cancellation, or the death of a node for `lasts`."""
 
     at: Instant
-    kind: Literal["submit", "cancel", "suspend", "resume", "requeue", "node-dies"]
+    kind: Literal["submit", "cancel", "suspend", "resume", "requeue", "hold", "cordon", "node-dies"]
     subject: str
     spec: JobSpec | None = None
     lasts: Duration = Duration(0)  # noqa: RUF009  (an int: can't be changed)
 
 
 @dataclass(frozen=True, slots=True)
-class FixedPolicy:
-    """Implements PolicySource: nothing in Git changes meanwhile."""
+class ChangingPolicy:
+    """Implements PolicySource. With a `clock`, past use counts, nodes are judged, and until then a max is lowered now and then."""
 
-    policy: Policy = POLICY
+    clock: Clock | None = None
+    until: Instant = Instant(0)  # noqa: RUF009  (an int: can't be changed)
     nodes: tuple[Node, ...] = NODES
 
     def current(self) -> PolicyInForce:
-        """Always the same."""
-        return PolicyInForce("revision", self.policy, self.nodes, Operations((STORAGE,), (AGAIN,)))
+        """As Git has it now."""
+        operations = Operations((STORAGE,), (AGAIN,))
+        if self.clock is None:
+            return PolicyInForce("revision", POLICY, self.nodes, operations)
+        now = self.clock.now()
+        is_lowered = now < self.until and int(now) // LOWERED_FOR_MS % 2 == 1
+        policy = LESS if is_lowered else REMEMBERED
+        operations = msgspec.structs.replace(operations, health=HEALTH)
+        return PolicyInForce("lowered" if is_lowered else "revision", policy, self.nodes, operations)
 
 
 def workload(chance: random.Random, start: Instant, *, divided: bool) -> tuple[Happening, ...]:
@@ -96,6 +130,19 @@ def workload(chance: random.Random, start: Instant, *, divided: bool) -> tuple[H
         at, node = start.after(chance.randint(0, USERS_BUSY_MS)), chance.choice(NODES).name
         happenings.append(Happening(at, "node-dies", node, lasts=Duration(chance.randint(1_000, 30_000))))
     return tuple(sorted(happenings, key=lambda happening: (happening.at, happening.kind, happening.subject)))
+
+
+def by_hand(chance: random.Random, happenings: tuple[Happening, ...]) -> tuple[Happening, ...]:
+    """The same, and people hold some jobs and cordon a node for a while."""
+    more = []
+    for happening in happenings:
+        if happening.kind == "submit" and chance.random() < 0.4:
+            at, lasts = happening.at.after(chance.randint(0, USERS_BUSY_MS // 3)), Duration(chance.randint(500, 15_000))
+            more.append(Happening(at, "hold", happening.subject, lasts=lasts))
+    if chance.random() < 0.5:
+        at = happenings[0].at.after(chance.randint(0, USERS_BUSY_MS))
+        more.append(Happening(at, "cordon", chance.choice(NODES).name, lasts=Duration(chance.randint(500, 15_000))))
+    return tuple(sorted((*happenings, *more), key=lambda happening: (happening.at, happening.kind, happening.subject)))
 
 
 def second_thoughts(chance: random.Random, happenings: tuple[Happening, ...]) -> tuple[Happening, ...]:

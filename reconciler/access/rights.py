@@ -11,12 +11,23 @@ from solver.model.workload import QueueName
 from solver.policy.policy import Policy
 
 Action = Literal[
-    "plan", "look", "see-job", "read-job", "submit", "steer-job", "hold-job", "operate", "steer-policy", "admit-nodes"
+    "plan",
+    "look",
+    "see-job",
+    "read-job",
+    "submit",
+    "steer-job",
+    "hold-job",
+    "operate",
+    "steer-policy",
+    "admit-nodes",
+    "audit",
 ]
 """plan: the cluster without names of users and jobs. look: the cluster, its queues, rounds and policy. see-job: that a job exists,
 and its verdict. read-job: also its command, environment and logs. steer-job: cancel it, and the like. hold-job: let it not begin
 for a while. operate: hold queues, boost jobs, and, everywhere, cordon nodes and have Git looked at. steer-policy: accept a revision
-that is held, and stop following Git for a while. admit-nodes: let machines join as nodes, and take that back."""
+that is held, and stop following Git for a while. admit-nodes: let machines join as nodes, and take that back. audit: what every
+user did, and the audit chain."""
 
 ROLES_FOR: Final[dict[Action, frozenset[Role]]] = {
     "plan": frozenset({"planner", "viewer", "submitter", "operator", "admin"}),
@@ -29,6 +40,7 @@ ROLES_FOR: Final[dict[Action, frozenset[Role]]] = {
     "operate": frozenset({"operator", "admin"}),
     "steer-policy": frozenset({"admin"}),
     "admit-nodes": frozenset({"admin"}),
+    "audit": frozenset({"admin"}),
 }
 """Any one of these roles will do, in the job's queue or one above it."""
 

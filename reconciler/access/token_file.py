@@ -55,7 +55,7 @@ def _make(path: Path) -> None:
 
 def read_token(path: Path, what: str = "token") -> str:
     """The token in a file that is its owner's alone. Raises TokenFileError."""
-    token = _secret(path, what)
+    token = secret_text(path, what)
     if len(token) < _TOKEN_BYTES or not _is_plain(token):
         raise TokenFileError(
             f"{path}: holds no {what}. If a control plane made it, delete it: the next start makes a new one"
@@ -65,14 +65,14 @@ def read_token(path: Path, what: str = "token") -> str:
 
 def read_foreign_token(path: Path) -> str:
     """A token that another program made, of whatever length, in a file that is its owner's alone. Raises TokenFileError."""
-    token = _secret(path, "token")
+    token = secret_text(path, "token")
     if not token or not _is_plain(token):
         raise TokenFileError(f"{path}: holds no token. Write it there as one line")
     return token
 
 
-def _secret(path: Path, what: str) -> str:
-    """What stands in the file. Raises TokenFileError."""
+def secret_text(path: Path, what: str) -> str:
+    """What stands in a file that is its owner's alone. Raises TokenFileError."""
     try:
         # A link could lead to a file with permissions that another user can change.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)

@@ -18,6 +18,8 @@ from reconciler.api.alert_payloads import SampleList, WebhookList
 from reconciler.api.alert_routes import AlertRoutes
 from reconciler.api.answers import ALWAYS, Responses, answer
 from reconciler.api.attach_routes import AttachRoutes
+from reconciler.api.audit_payloads import AuditEventList, AuditPage
+from reconciler.api.audit_routes import AuditRoutes
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.cluster_routes import ClusterRoutes
 from reconciler.api.event_stream import EventFeed
@@ -74,10 +76,10 @@ from reconciler.protocols.rounds import RoundRecord
 from solver.model.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
-    AgentList, AgentToken, AgentTokenAsked, ApiProblem, ApprovalAsked, ApprovalList, CheckpointList, EventList, GroupView,
-    InterventionAsked, InterventionList, JobList, JobView, LookAsked, NodeList, PolicyView, QueueList, QueueUseOverTime,
-    RecordedJobList, RoundList, RoundRecord, SampleList, Showback, Snapshot, Status, SuspensionAsked, SuspensionList, Timeline, Top,
-    TrialList, WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
+    AgentList, AgentToken, AgentTokenAsked, ApiProblem, ApprovalAsked, ApprovalList, AuditEventList, AuditPage, CheckpointList,
+    EventList, GroupView, InterventionAsked, InterventionList, JobList, JobView, LookAsked, NodeList, PolicyView, QueueList,
+    QueueUseOverTime, RecordedJobList, RoundList, RoundRecord, SampleList, Showback, Snapshot, Status, SuspensionAsked,
+    SuspensionList, Timeline, Top, TrialList, WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
 ]  # fmt: skip
 
 _BEARER = {
@@ -126,8 +128,8 @@ def create_app(
     app.include_router(ShowbackRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     app.include_router(GpuRoutes(services).router)
-    app.include_router(AlertRoutes(services).router)
-    app.include_router(AgentRoutes(services).router)
+    for routes in (AlertRoutes, AgentRoutes, AuditRoutes):
+        app.include_router(routes(services).router)
     app.state.closing, app.state.events = closing or Flag(), EventFeed(services.jobs, services.history)
     app.include_router(WatchRoutes(services, authority, app.state.closing, app.state.events).router)
     app.include_router(AttachRoutes(services, authority).router)

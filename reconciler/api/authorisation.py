@@ -33,6 +33,7 @@ _SAID_EVERYWHERE: Final[dict[Action, str]] = {
     "operate": "operate on nodes, or have Git looked at",
     "steer-policy": "decide how Git is followed",
     "admit-nodes": "decide which machines are nodes",
+    "audit": "read what all users did",
 }
 
 

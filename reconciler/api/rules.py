@@ -74,6 +74,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "GET /v1/agents": "look",
     "POST /v1/agents/{node}/token": "admit-nodes",
     "POST /v1/agents/{node}/revoke": "admit-nodes",
+    "GET /v1/audit": "audit",
+    "GET /v1/audit/events": "audit",
     "GET /v1/whoami": "anybody",
     "GET /v1/openapi.json": "anybody",
     "GET /metrics": "look",

@@ -23,6 +23,7 @@ from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.clock import Clock
 from reconciler.model.gpu_peaks import peaks_of
 from reconciler.model.task_log import Logs
+from reconciler.protocols.audit import AuditTrail
 from reconciler.protocols.backend import Unstartable
 from reconciler.protocols.capacity import Capacities
 from reconciler.protocols.checkpoints import CheckpointRegistry
@@ -66,7 +67,7 @@ class Services:
     `placements`: None where jobs are pods, of which no ledger here says what they held. `verdicts`: all that the last plan says of
     jobs; None while a part of that is still to come. `gpu_types`: those of declared nodes, for which a name may be short; raises
     NoPolicyError. `past`: None where there are no placements. `use`: what GPUs do and did.
-    `budgets`: how they stand; none before that is known.
+    `budgets`: how they stand; none before that is known. `audit`: the audit chain; None: there is none.
     """
 
     jobs: JobSource
@@ -103,6 +104,7 @@ class Services:
     gpu_types: Callable[[], Collection[GpuType]] = lambda: ()
     past: PastRecords | None = None
     budgets: Callable[[], Sequence[BudgetStanding]] = tuple
+    audit: AuditTrail | None = None
 
     def work(self) -> tuple[WorkLine, ...]:
         """What jobs report of their own work now. Raises NotReadyError, NoPolicyError."""

@@ -18,6 +18,8 @@ class ExitCode(IntEnum):
     NOT_AUTHORISED = 6
     WAIT_TIMED_OUT = 7
     SERVER_UNREACHABLE = 8
+    AUDIT_BROKEN = 9
+    """The audit chain is not whole, or is not what an anchor has seen."""
     USAGE = 64
     """The command line itself is wrong. Not 2, as click would have it: that is CHANGES."""
     INTERRUPTED = 130

@@ -48,6 +48,7 @@ SECTIONS: Final = {
         "showback": Subcommand(
             "reconciler.cli.showback:showback", "Show what became of all GPU time, and what it costs."
         ),
+        "audit": Subcommand("reconciler.cli.audit:audit", "Say which user did what, and verify the record."),
         "rounds": Subcommand("reconciler.cli.rounds:rounds", "List rounds, or show one."),
         "history": Subcommand("reconciler.cli.history:history", "List past jobs, or export them to be replayed."),
         "replay": Subcommand("reconciler.cli.replay:replay", "Decide a recorded round again and compare."),

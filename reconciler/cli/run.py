@@ -17,7 +17,7 @@ from reconciler.cli.metrics_options import metrics_options, metrics_settings
 from reconciler.cli.output import CommandFailedError
 from reconciler.cli.params import Address, AddressParam, DurationParam, cluster_option, keep_logs_option
 from reconciler.cli.slurm_options import slurm_options, slurm_settings
-from reconciler.cli.store_options import store_options
+from reconciler.cli.store_options import audit_options, audit_settings, store_options
 from solver.model.quantities import Duration
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     help="Hear webhooks of GitHub, GitLab or Gitea that are signed with the secret in this file (mode 0600).",
 )
 @store_options
+@audit_options
 @click.option(
     "--tasks",
     type=click.Path(file_okay=False, path_type=Path),
@@ -148,7 +149,8 @@ def _settings(
     from reconciler.server.settings import Settings
 
     store, connections, dcgm = _store_settings(others), connection_settings(others), dcgm_settings(others)
-    seen = {**metrics_settings(others), **console_settings(others), "slurm": slurm_settings(others)}
+    seen = {**metrics_settings(others), **console_settings(others), **audit_settings(others)}
+    seen |= {"slurm": slurm_settings(others)}
     return Settings(
         policies=policies_repo,
         branch=branch,
@@ -231,6 +233,7 @@ def _refuse_beside_slurm(settings: Settings) -> None:
 
 def _failures() -> tuple[type[Exception], ...]:
     """What a person can do something about. Anything else is a fault of the program, and shows where it happened."""
+    from reconciler.access.audit_keys import AuditKeyError
     from reconciler.access.client_secrets import ClientSecretError
     from reconciler.access.token_file import TokenFileError
     from reconciler.api.guard import InsecureBindingError
@@ -255,6 +258,7 @@ def _failures() -> tuple[type[Exception], ...]:
         ClientSecretError,
         ConnectionLimitsError,
         AgentListenerError,
+        AuditKeyError,
         DriverUnusableError,
         FolderUnusableError,
         GitSourceError,

@@ -24,8 +24,8 @@ def status(output: str, server: str | None) -> None:
     """Say which control plane leads, which policy revision is in force, how following Git goes, and how many jobs are live.
 
     Below stand limits that were lowered below what their queues hold, with the time by which they are to be kept again. Then comes
-    what users have put in force by hand. Where jobs are pods, it says how far each kind of object is followed. Beside Slurm, it says
-    which jobs a round would have started earlier, let wait or evicted, and how many GPUs were in use by both.
+    what users have put in force by hand. Where jobs are pods, it says how far each kind of object is followed. Beside Slurm, it
+    says which jobs a round would have started earlier, let wait or evicted, and how many GPUs were in use by both.
     """
     with api_client(server) as client:
         found, url = client.status(), client.server

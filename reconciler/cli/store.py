@@ -11,7 +11,7 @@ import click
 
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.output import CommandFailedError, output_option, print_json
-from reconciler.cli.store_options import store_options
+from reconciler.cli.store_options import audit_key_file, audit_keys_option, store_options
 
 if TYPE_CHECKING:
     from reconciler.store.store import SqlStore
@@ -23,7 +23,7 @@ def store() -> None:
     """The database of a control plane: SQLite in its state folder, or PostgreSQL. These commands speak to no server."""
 
 
-def _of_a_store(command: Callable[..., Any]) -> Callable[..., Any]:
+def of_a_store(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say which store."""
     state = click.option(
         "--state",
@@ -35,37 +35,44 @@ def _of_a_store(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @store.command(short_help="Write a copy of everything into one file.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@_of_a_store
+@of_a_store
 def backup(file: Path, state: Path | None, store: str | None, store_password_file: Path | None) -> None:
     """Write a copy of the store as it is at one moment into FILE; control planes may go on meanwhile."""
     from reconciler.model.clock import SystemClock
     from reconciler.store.backup import back_up
 
-    with _opened(state, store, store_password_file, is_new=False) as found, busy("copying the store"):
+    with opened_store(state, store, store_password_file, is_new=False) as found, busy("copying the store"):
         tail = back_up(found.database, file, SystemClock().now())
     click.echo(f"{tail.rows} rows are in {file}", err=True)
 
 
 @store.command(short_help="Fill a new database from such a file.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@_of_a_store
-def restore(file: Path, state: Path | None, store: str | None, store_password_file: Path | None) -> None:
+@of_a_store
+@audit_keys_option
+def restore(
+    file: Path, state: Path | None, store: str | None, store_password_file: Path | None, audit_keys: Path | None
+) -> None:
     """Fill a new database, of either kind, from a copy of either kind. No control plane may run on it.
 
-    Jobs that were started after the copy was made are unknown to it: docs/store-copies.md says what follows.
+    Jobs that were started after the copy was made are unknown to it: docs/store-copies.md says what follows. With the audit keys,
+    the audit chain says that it was restored.
     """
+    from reconciler.store.audit import AuditChain
     from reconciler.store.backup import restore as fill
     from reconciler.store.backup import verify
 
     with _said():
         verify(file)  # before anything is made
-    with _opened(state, store, store_password_file, is_alone=True) as found, busy("filling the store"):
-        head = fill(found.database, file)
+    with opened_store(state, store, store_password_file, is_alone=True) as found, busy("filling the store"):
+        keys = audit_key_file(state, store, audit_keys)
+        chain = AuditChain(keys.keys) if keys is not None and keys.path.exists() else None
+        head = fill(found.database, file, chain)
     click.echo(f"the store is as it was at {head.at}", err=True)
 
 
 @store.command(short_help="Look for damage and contradictions.")
-@_of_a_store
+@of_a_store
 @output_option("text", "json")
 @click.pass_context
 def check(
@@ -76,7 +83,10 @@ def check(
 
     from reconciler.store.integrity import problems_of
 
-    with _opened(state, store, store_password_file, is_new=False) as found, Console(stderr=True).status("") as status:
+    with (
+        opened_store(state, store, store_password_file, is_new=False) as found,
+        Console(stderr=True).status("") as status,
+    ):
         problems = list(problems_of(found.database, lambda part: status.update(f"Checking {part}")))
     if output == "json":
         print_json({"apiVersion": "quorate.dev/v1", "kind": "StoreCheck", "problems": problems})
@@ -86,7 +96,7 @@ def check(
 
 
 @store.command(short_help="Take the schema back by one version.")
-@_of_a_store
+@of_a_store
 def downgrade(state: Path | None, store: str | None, store_password_file: Path | None) -> None:
     """Take the schema of the store back to that of the release before, which can then run on it. No control plane may run on it.
 
@@ -94,7 +104,7 @@ def downgrade(state: Path | None, store: str | None, store_password_file: Path |
     """
     from reconciler.store.migrations import downgrade as take_back
 
-    with _opened(state, store, store_password_file, is_new=False, is_alone=True) as found:
+    with opened_store(state, store, store_password_file, is_new=False, is_alone=True) as found:
         with found.database.changing_schema() as connection:
             version = take_back(connection)
         place = found.database.place
@@ -102,7 +112,7 @@ def downgrade(state: Path | None, store: str | None, store_password_file: Path |
 
 
 @contextmanager
-def _opened(
+def opened_store(
     state: Path | None, url: str | None, password_file: Path | None, *, is_new: bool = True, is_alone: bool = False
 ) -> Iterator[SqlStore]:
     """The store, closed afterwards. `is_new`: it may have to be made or brought up to date; `is_alone`: none may lead it.
@@ -132,6 +142,8 @@ def _opened(
 @contextmanager
 def _said() -> Iterator[None]:
     """Whatever a person can do something about, as a command says it."""
+    from reconciler.access.audit_keys import AuditKeyError
+    from reconciler.access.token_file import TokenFileError
     from reconciler.protocols.store_errors import StoreUnusableError
     from reconciler.server.folder import FolderUnusableError
     from reconciler.store.backup import CopyError
@@ -139,7 +151,10 @@ def _said() -> Iterator[None]:
 
     try:
         yield
-    except (CopyError, DowngradeRefusedError, FolderUnusableError, StoreUnusableError) as error:
+    except (
+        *(AuditKeyError, CopyError, DowngradeRefusedError, FolderUnusableError, StoreUnusableError),
+        TokenFileError,
+    ) as error:
         raise CommandFailedError(str(error)) from error
 
 

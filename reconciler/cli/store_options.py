@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,6 +33,9 @@ class StoreParam(click.ParamType[str]):
         return str(value)
 
 
+if TYPE_CHECKING:
+    from reconciler.access.audit_keys import AuditKeyFile
+
 OPTIONS = (
     click.option(
         "--store",
@@ -54,3 +57,45 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(OPTIONS):
         command = option(command)
     return command
+
+
+audit_keys_option = click.option(
+    "--audit-keys",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The keys of the audit chain, one a line, the newest last (mode 0600).  [default: audit-keys in --state]",
+)
+"""The option that names the file with the keys of the audit chain. Passed as `audit_keys`."""
+
+
+def audit_key_file(state: Path | None, store: str | None, audit_keys: Path | None) -> AuditKeyFile | None:
+    """The file that is meant; None: with `--store` alone none is."""
+    from reconciler.access.audit_keys import AuditKeyFile
+
+    if audit_keys is None and store is not None and state is None:
+        return None
+    return AuditKeyFile(audit_keys or key_file_of(state))
+
+
+def key_file_of(state: Path | None) -> Path:
+    """The keys of a state folder; None: of the usual one."""
+    from reconciler.access.token_file import default_state_folder
+    from reconciler.server.folder import StateFolder
+
+    return StateFolder((state or default_state_folder()).absolute()).audit_keys
+
+
+def audit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Those of `quorate run`: keys, and the file to which anchors are added."""
+    anchors = click.option(
+        "--audit-anchors",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Where it is noted how far the audit chain is, every ten minutes.  [default: audit-anchors in --state]",
+    )
+    return audit_keys_option(anchors(command))
+
+
+def audit_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Taken out of the options of `quorate run`, as Settings has them."""
+    return {name: options.pop(name) for name in ("audit_keys", "audit_anchors")}

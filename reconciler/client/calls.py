@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 from reconciler.analysis.showback.statement import ShowbackBy
 from reconciler.api.agent_payloads import AgentList, AgentToken, AgentTokenAsked
 from reconciler.api.alert_payloads import SampleList, WebhookList
+from reconciler.api.audit_payloads import AuditEventList, AuditPage
 from reconciler.api.gpu_payloads import JobUseHistory, NodeUse
 from reconciler.api.payloads import InterventionAsked, InterventionList, RecordedJobList
 from reconciler.api.policy_payloads import (
@@ -23,6 +24,7 @@ from reconciler.api.policy_payloads import (
 from reconciler.api.showback_payloads import Showback
 from reconciler.api.timeline import QueueUseOverTime, Timeline
 from reconciler.client.transport import Transport
+from reconciler.model.audit import CHAINS, AuditEntry, ChainName
 from reconciler.model.envelope import Envelope
 from reconciler.model.git_record import Approval, Suspension
 from reconciler.model.intervention_record import Intervention
@@ -129,6 +131,43 @@ class ByHand:
 
 def _quoted(name: str) -> str:
     return quote(name, safe="")
+
+
+class AuditCalls:
+    """Every method raises ServerUnreachableError, NotAuthorisedError or ApiError."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def events(
+        self,
+        *,
+        who: str = "",
+        what: Iterable[str] = (),
+        subject: str = "",
+        since: str = "",
+        to: str = "",
+        limit: int = 100,
+        cursor: str = "",
+    ) -> AuditEventList:
+        """What happened, newest first; `next` is the cursor of the page after this one."""
+        stated = _given({"who": who, "subject": subject, "from": since, "to": to, "limit": limit, "cursor": cursor})
+        params = {**stated, "what": list(what)}
+        return decode(self._transport.call("GET", "/v1/audit/events", params=params), AuditEventList)
+
+    def page(self, chain: ChainName, cursor: str = "") -> AuditPage:
+        """The next links of a chain, with what their records are."""
+        params = _given({"chain": chain, "cursor": cursor})
+        return decode(self._transport.call("GET", "/v1/audit", params=params), AuditPage)
+
+    def entries(self) -> Iterator[AuditEntry]:
+        """Both chains whole, one after the other."""
+        for chain in CHAINS:
+            page = self.page(chain)
+            yield from page.items
+            while page.next:
+                page = self.page(chain, page.next)
+                yield from page.items
 
 
 class FollowingCalls:

@@ -30,7 +30,7 @@ from reconciler.api.payloads import (
     Why,
 )
 from reconciler.api.top import Top
-from reconciler.client.calls import AgentCalls, AlertCalls, ByHand, FollowingCalls, PastCalls
+from reconciler.client.calls import AgentCalls, AlertCalls, AuditCalls, ByHand, FollowingCalls, PastCalls
 from reconciler.client.transport import (
     DEFAULT_SERVER,
     Transport,
@@ -62,6 +62,7 @@ class Client:
         self.server = self._transport.server
         self.agents = AgentCalls(self._transport)
         self.alerts = AlertCalls(self._transport)
+        self.audit = AuditCalls(self._transport)
         self.by_hand = ByHand(self._transport)
         self.following = FollowingCalls(self._transport)
         self.past = PastCalls(self._transport)

@@ -35,6 +35,16 @@ class KeptEvent(Document, frozen=True):
     event: Event
 
 
+class EventQuery(Document, frozen=True):
+    """Which events: of one actor, of kinds, about one subject, from an instant on and before another. Nothing stated: all."""
+
+    actor: str = ""
+    kinds: tuple[str, ...] = ()
+    subject: str = ""
+    since: Instant | None = None
+    until: Instant | None = None
+
+
 class History(Protocol):
     """What happened: rounds, to be replayed; events, to be read."""
 
@@ -74,6 +84,9 @@ class History(Protocol):
 
     def events_since(self, number: int, subject: str = "", limit: int = 1000) -> tuple[KeptEvent, ...]:
         """The oldest events with a larger number, oldest first; subject "": of all. None is ever added below one that was seen."""
+
+    def find_events(self, query: EventQuery, before: int | None = None, limit: int = 100) -> tuple[KeptEvent, ...]:
+        """The newest events that a query asks for, newest first; with `before`, of those with a smaller number."""
 
     def newest_event(self) -> int:
         """The number of the newest event; 0 before the first."""

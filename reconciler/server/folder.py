@@ -51,6 +51,16 @@ class StateFolder:
         return self.path / "alert-secrets"
 
     @property
+    def audit_keys(self) -> Path:
+        """What the audit chain is signed with."""
+        return self.path / "audit-keys"
+
+    @property
+    def audit_anchors(self) -> Path:
+        """How far the audit chain was, time after time."""
+        return self.path / "audit-anchors"
+
+    @property
     def observed(self) -> Path:
         """What happened on a cluster that another scheduler runs, as a history to be replayed."""
         return self.path / "observed.jsonl.gz"

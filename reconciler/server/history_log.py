@@ -9,7 +9,7 @@ from structlog.typing import FilteringBoundLogger
 
 from reconciler.control.job_counts import JobTally
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.history import Event, History, KeptEvent
+from reconciler.protocols.history import Event, EventQuery, History, KeptEvent
 from reconciler.protocols.rounds import NarrowRecord, RoundRecord, RoundSummary
 from solver.model.quantities import Instant
 from solver.plan.plan import Bind, Evict
@@ -100,6 +100,10 @@ class LoggedHistory:
     def events_since(self, number: int, subject: str = "", limit: int = 1000) -> tuple[KeptEvent, ...]:
         """As kept."""
         return self.kept.events_since(number, subject, limit)
+
+    def find_events(self, query: EventQuery, before: int | None = None, limit: int = 100) -> tuple[KeptEvent, ...]:
+        """As kept."""
+        return self.kept.find_events(query, before, limit)
 
     def newest_event(self) -> int:
         """As kept."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from contextlib import closing as shut
+from dataclasses import replace
 from functools import partial
 from random import SystemRandom
 from typing import Final
@@ -40,17 +41,19 @@ from reconciler.kubernetes.objects.pod_ownership import PodOwnership
 from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.server.alerts import alert_services
+from reconciler.server.audit_anchors import anchors_of
 from reconciler.server.exported_use import exported_use
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.history_log import LoggedHistory
 from reconciler.server.kubernetes_status import KubernetesStatus
-from reconciler.server.parts import Parts, ServerThread
+from reconciler.server.parts import Parts, ServerThread, threads_of
 from reconciler.server.policy_side import policy_side
 from reconciler.server.pruning import Pruning
 from reconciler.server.reporter import Reporter
 from reconciler.server.round_process import round_worker
 from reconciler.server.services import services_of
 from reconciler.server.settings import KubernetesSettings, Settings
+from reconciler.server.store_access import opened_keys
 from reconciler.server.traces import pass_traces
 from reconciler.server.wait_watch import WaitWatch
 from reconciler.store.figures import StoreFigures
@@ -86,7 +89,7 @@ def parts_on_kubernetes(
     """
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)
-    store = closing.enter_context(shut(open_store(folder.database)))
+    store = closing.enter_context(shut(open_store(folder.database, audit_keys=opened_keys(settings))))
     history = LoggedHistory(store.history, log, tally := JobTally(counts_ends=False, decides=on.observed is None))
 
     def last_seen() -> Snapshot | None:
@@ -95,7 +98,6 @@ def parts_on_kubernetes(
     git = policy_side(settings, store, history, clock, HOLDER, last_seen, lambda: runner.wake(), log)  # noqa: PLW0108  (there is no runner yet)
     memory = KubernetesState(store.ledger, history, store.gone_pods, clock, HOLDER, LEASE)
     observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
-
     rounds = round_worker(settings, clock, log, closing)
     of_git = git.standing, rounds, clock, SystemRandom(), partial(_stalled, git.standing)
     handed = Handed(memory, store.interventions, store.health, *of_git, log)
@@ -114,13 +116,14 @@ def parts_on_kubernetes(
     desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     kept = store.placements, store.capacities, store.gpu_uses
     pruning = Pruning(history, *kept, git.standing, clock, lambda: memory.epoch)
+    anchors = anchors_of(settings, store, clock, log)
+    status = KubernetesStatus(runner.followed, git.standing)
     asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
     return Parts(
-        services_of(*asked, lambda _, __: None, cluster=KubernetesStatus(runner.followed, git.standing), use=use.known),
+        replace(services_of(*asked, lambda _, __: None, cluster=status, use=use.known), audit=store.audit),
         (
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
-            ServerThread("policy", git.follower.run, git.follower.stop),
-            ServerThread("alerts", alerts.run, alerts.stop),
+            *threads_of({"policy": git.follower, "alerts": alerts, "audit anchors": anchors}),
             *_keeping_watch(pruning, history, git.standing, clock, runner, memory, observes=observer is not None),
             *use.members,
         ),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
@@ -37,6 +36,7 @@ from reconciler.node.local.retention import AttemptRetention
 from reconciler.node.local_driver import driver_for, gpus_of, samples_of, use_of
 from reconciler.protocols.history import History
 from reconciler.server.alerts import alert_services
+from reconciler.server.audit_anchors import anchors_of
 from reconciler.server.budget_watch import BudgetWatch
 from reconciler.server.capacity_watch import CapacityWatch
 from reconciler.server.checkpoints import CheckpointKeeping
@@ -44,7 +44,7 @@ from reconciler.server.disk import StateDisks
 from reconciler.server.execution_platform import ExecutionPlatform, TaskRunner
 from reconciler.server.history_log import LoggedHistory
 from reconciler.server.narrow_starts import NarrowStarts
-from reconciler.server.parts import Parts, ServerThread
+from reconciler.server.parts import Parts, ServerThread, Worker, threads_of
 from reconciler.server.policy_follower import PolicyFollower
 from reconciler.server.policy_side import policy_side
 from reconciler.server.pruning import Pruning
@@ -67,12 +67,6 @@ from reconciler.server.wait_watch import WaitWatch
 from reconciler.store.figures import StoreFigures
 from reconciler.store.store import SqlStore
 from solver.model.snapshot import Snapshot
-
-
-class _Member(Protocol):
-    def run(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
@@ -109,18 +103,18 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
     alias_key = read_or_make_token(folder.alias_key, "key")
+    anchors = anchors_of(settings, store, clock, log)
     place.begin()
     asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, place.unstartable, place.agents
-    told = None, (disks, starts), events.tell, narrow.tell
-    past = PastRecords(*_spending(store))
+    told = None, (disks, starts), events.tell, narrow.tell, PastRecords(*_spending(store))
     return Parts(
-        services_of(*asked, *told, past, use=KnownUse(use, store.gpu_uses)),
+        replace(services_of(*asked, *told, use=KnownUse(use, store.gpu_uses)), audit=store.audit),
         (
-            *_threads({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
-            *_threads({"checkpoints": checkpoints, "alerts": alerts}),
+            *threads_of({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
+            *threads_of({"checkpoints": checkpoints, "alerts": alerts, "audit anchors": anchors}),
             *place.members,
-            *_threads({"gpu use": keeping, "budgets": budgets}),
-            *_threads(_keeping_records(store, history, git.standing, clock, runner, holder)),
+            *threads_of({"gpu use": keeping, "budgets": budgets}),
+            *threads_of(_keeping_records(store, history, git.standing, clock, runner, holder)),
         ),
         store,
         ending=place.ending,
@@ -131,13 +125,9 @@ def _spending(store: SqlStore) -> SpendingRecords:
     return SpendingRecords(store.placements, store.capacities, store.past_jobs)
 
 
-def _threads(members: Mapping[str, _Member]) -> Iterator[ServerThread]:
-    return (ServerThread(name, member.run, member.stop) for name, member in members.items())
-
-
 def _keeping_records(
     store: SqlStore, history: History, policies: PolicySource, clock: Clock, runner: Runner, holder: str
-) -> dict[str, _Member]:
+) -> dict[str, Worker]:
     records = store.placements, store.capacities, store.gpu_uses
     return {
         "pruning": Pruning(history, *records, policies, clock, runner.epoch),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from reconciler.api.services import Services
 from reconciler.store.store import SqlStore
@@ -16,6 +16,21 @@ class ServerThread(NamedTuple):
     name: str
     run: Callable[[], None]
     stop: Callable[[], None]
+
+
+class Worker(Protocol):
+    """What a thread runs."""
+
+    def run(self) -> None:
+        """Work until stopped."""
+
+    def stop(self) -> None:
+        """Let `run` return; from any thread."""
+
+
+def threads_of(workers: Mapping[str, Worker]) -> Iterator[ServerThread]:
+    """Each as a thread of that name."""
+    return (ServerThread(name, worker.run, worker.stop) for name, worker in workers.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ class Settings:
     `slurm`: jobs are those of Slurm, beside which it is only said what rounds would do.
     `agents`: jobs run on machines with agents; None: on this one. `store`: a PostgreSQL database; None: SQLite in the folder.
     `metrics`: where they are served as well; None: with the API alone. `traces`: of passes, sent where the environment says.
+    `audit_keys`, `audit_anchors`: files of the audit chain; None: those of the state folder.
     `round_worker_from`: of clusters with so many GPUs rounds are decided in a process of their own; None: as is usual.
     """
 
@@ -138,6 +139,18 @@ class Settings:
     client_secrets: Mapping[str, Path] = field(default_factory=dict)
     metrics: MetricsSettings | None = None
     traces: bool = False
+    audit_keys: Path | None = None
+    audit_anchors: Path | None = None
+
+    @property
+    def audit_key_file(self) -> Path:
+        """Where the keys of the audit chain are."""
+        return self.audit_keys or self.folder.audit_keys
+
+    @property
+    def audit_anchor_file(self) -> Path:
+        """Where anchors of the audit chain are added."""
+        return self.audit_anchors or self.folder.audit_anchors
 
     @property
     def tasks(self) -> Path:

@@ -33,6 +33,7 @@ from reconciler.server.reporter import Reporter
 from reconciler.server.round_process import round_worker
 from reconciler.server.services import services_of
 from reconciler.server.settings import Settings, SlurmSettings
+from reconciler.server.store_access import opened_keys
 from reconciler.server.traces import pass_traces
 from reconciler.slurm.commands import SlurmCommands
 from reconciler.slurm.observer import SlurmMemory, SlurmObserver
@@ -89,7 +90,7 @@ class _SlurmStatus:
 def parts_beside_slurm(settings: Settings, on: SlurmSettings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
     """Put it together. Raises FolderUnusableError, StoreUnusableError, TokenFileError and those of policy_side."""
     folder, clock = settings.folder, SystemClock()
-    store = closing.enter_context(shut(open_store(folder.database)))
+    store = closing.enter_context(shut(open_store(folder.database, audit_keys=opened_keys(settings))))
     history = LoggedHistory(store.history, log, tally := JobTally(counts_ends=False, decides=False))
 
     def last_seen() -> Snapshot | None:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from reconciler.access.audit_keys import AuditKeyFile
 from reconciler.access.token_file import read_or_make_token
 from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.server.settings import Settings, identity_of_this_process
@@ -26,18 +27,26 @@ class StoreAccess(NamedTuple):
 
 
 def opened_store(settings: Settings, closing: ExitStack) -> StoreAccess:
-    """The database of `--store`, else SQLite in the state folder. Raises StoreUnusableError."""
+    """The database of `--store`, else SQLite in the state folder. Raises StoreUnusableError, AuditKeyError, TokenFileError."""
+    keys = opened_keys(settings)
     if settings.store is None:
         database = settings.folder.database
         reserve = DiskReserve(database.with_name(f"{database.name}-reserve"))
         reserve.begin()
-        found = StoreAccess(open_store(database), SOLE_HOLDER, is_shared=False)
+        found = StoreAccess(open_store(database, audit_keys=keys), SOLE_HOLDER, is_shared=False)
         found.store.database.reserve = reserve
     else:
-        store = open_store(settings.store.url, settings.store.password_file)
+        store = open_store(settings.store.url, settings.store.password_file, audit_keys=keys)
         found = StoreAccess(store, identity_of_this_process(), is_shared=True)
     closing.callback(found.store.close)
     return found
+
+
+def opened_keys(settings: Settings) -> AuditKeyFile:
+    """Those of the audit chain, made at the first start. Raises AuditKeyError, TokenFileError."""
+    keys = AuditKeyFile(settings.audit_key_file)
+    keys.begin()
+    return keys
 
 
 def tie_to_tasks(store: SqlStore, tasks: Path) -> None:

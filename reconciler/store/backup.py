@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection, LargeBinary, Table, delete, func, insert, select, text, update
 
+from reconciler.store.audit import AuditChain
 from reconciler.store.database import Database
 from reconciler.store.ledger import TIED_TO
 from reconciler.store.migrations import BASELINE, is_in
@@ -86,8 +87,8 @@ def back_up(database: Database, path: Path, at: Instant) -> Tail:
     return tail
 
 
-def restore(database: Database, path: Path) -> Head:
-    """Fill a database that holds nothing yet, in one transaction. Raises CopyError, StoreUnusableError."""
+def restore(database: Database, path: Path, audit: AuditChain | None = None) -> Head:
+    """Fill a database that holds nothing yet, in one transaction; its audit chain says so. Raises CopyError, StoreUnusableError."""
     head = verify(path)
     with database.writing() as connection:
         for table in (jobs, groups, rounds):
@@ -100,6 +101,8 @@ def restore(database: Database, path: Path) -> Head:
             if name not in _KEPT:
                 _fill(connection, metadata.tables[name], head.tables[name], (values for _, values in lines))
         _go_ahead(connection, head)
+        if audit is not None:
+            audit.restored(connection, head.at)
     return head
 
 

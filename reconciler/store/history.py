@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 
 from reconciler.protocols.backend import Epoch
-from reconciler.protocols.history import Event, KeptEvent
+from reconciler.protocols.history import Event, EventQuery, KeptEvent
 from reconciler.protocols.rounds import NarrowRecord, RoundRecord, RoundSummary
+from reconciler.store.audit import EVENT_COLUMNS, ROUND_COLUMNS, AuditChain, Recorded, content_of_row
 from reconciler.store.database import Database
 from reconciler.store.round_records import BadPackingError, Keyframe, pack, unpack
 from reconciler.store.tables import events, rounds
@@ -21,6 +22,8 @@ _FIELDS = Event.__struct_fields__
 
 Record = TypeVar("Record", RoundRecord, NarrowRecord)
 
+
+_NEWEST_EVENT = select(func.max(events.c.number))
 
 _KEYFRAME = func.coalesce(func.nullif(rounds.c.keyframe, 0), rounds.c.number)
 """The round that has to be there for one to be read: its keyframe, or itself."""
@@ -33,20 +36,31 @@ def _columns(record: RoundRecord | NarrowRecord) -> dict[str, Any]:
     return summary
 
 
-class SqlHistory:
-    """Implements History."""
+def _inserted(connection: Connection, rows: list[dict[str, Any]]) -> Sequence[int]:
+    """Keep events; returns their numbers."""
+    if len(rows) == 1:
+        added = connection.execute(insert(events).values(rows[0]))
+        return [int(added.inserted_primary_key[0]) if added.inserted_primary_key else 0]
+    before = connection.execute(_NEWEST_EVENT).scalar_one() or 0
+    connection.execute(insert(events), rows)
+    # They were numbered in this order, and no other was written meanwhile.
+    following = select(events.c.number).where(events.c.number > before).order_by(events.c.number)
+    return connection.execute(following).scalars().all()
 
-    def __init__(self, database: Database) -> None:
+
+class SqlHistory:
+    """Implements History. `audit`: the chain that what is written is linked into; None: into none."""
+
+    def __init__(self, database: Database, audit: AuditChain | None = None) -> None:
         self._database = database
+        self._audit = audit
         self._keyframe: Keyframe | None = None
 
     def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
         """Keep a round under the next number."""
         stored, of, text = self._packed(epoch, record)
         with self._database.writing(epoch) as connection:
-            kept = insert(rounds).values(record=stored, keyframe=of, **_columns(record))
-            added = connection.execute(kept)
-            number = int(added.inserted_primary_key[0]) if added.inserted_primary_key else 0
+            number = self._insert(connection, {"record": stored, "keyframe": of, **_columns(record)})
         if of and self._keyframe:
             self._keyframe.patches += 1
         elif record.is_whole:
@@ -57,9 +71,11 @@ class SqlHistory:
         """Replace what is kept of a round. No other is packed against one that was only begun."""
         stored, of, text = self._packed(epoch, record)
         with self._database.writing(epoch) as connection:
+            values = {"record": stored, "keyframe": of, **_columns(record)}
             changed = update(rounds).where(rounds.c.number == record.number)
-            if not connection.execute(changed.values(record=stored, keyframe=of, **_columns(record))).rowcount:
+            if not connection.execute(changed.values(values)).rowcount:
                 raise KeyError(f"there is no round {record.number}")
+            self._link(connection, record.number, values)
         if not of:
             self._keyframe = Keyframe(epoch, record.number, text, len(stored))
 
@@ -69,10 +85,19 @@ class SqlHistory:
             found = connection.execute(select(_KEYFRAME).where(rounds.c.number == record.base)).scalar_one_or_none()
             if found is None:
                 raise KeyError(f"there is no round {record.base}")
-            packed = pack(encode(record))
-            kept = insert(rounds).values(record=packed, keyframe=found, base=record.base, **_columns(record))
-            added = connection.execute(kept)
-        return int(added.inserted_primary_key[0]) if added.inserted_primary_key else 0
+            values = {"record": pack(encode(record)), "keyframe": found, "base": record.base, **_columns(record)}
+            return self._insert(connection, values)
+
+    def _insert(self, connection: Connection, values: dict[str, Any]) -> int:
+        added = connection.execute(insert(rounds).values(values))
+        number = int(added.inserted_primary_key[0]) if added.inserted_primary_key else 0
+        self._link(connection, number, values)
+        return number
+
+    def _link(self, connection: Connection, number: int, values: dict[str, Any]) -> None:
+        if self._audit is not None:
+            content = content_of_row([values.get(name) for name in ROUND_COLUMNS])
+            self._audit.append(connection, "rounds", (Recorded(number, values["time"], content),))
 
     def _packed(self, epoch: Epoch, record: RoundRecord) -> tuple[bytes, int, bytes]:
         """How it is stored, the round that it is packed against (0: none), and its text."""
@@ -128,7 +153,10 @@ class SqlHistory:
         with self._database.writing(epoch) as connection:
             old = connection.execute(select(func.max(chosen.subquery().c.number))).scalar_one()
             # Rounds that follow a keyframe go with it.
-            return connection.execute(delete(rounds).where(_KEYFRAME.between(1, old or 0))).rowcount
+            gone = connection.execute(delete(rounds).where(_KEYFRAME.between(1, old or 0))).rowcount
+            if gone and self._audit is not None:
+                self._audit.prune_rounds(connection)
+            return gone
 
     def record_event(self, event: Event) -> None:
         """Append an event."""
@@ -137,9 +165,16 @@ class SqlHistory:
     def record_events(self, told: Iterable[Event]) -> None:
         """One row for each."""
         rows = [msgspec.structs.asdict(event) for event in told]
-        if rows:
-            with self._database.writing() as connection:
+        if not rows:
+            return
+        with self._database.writing() as connection:
+            if self._audit is None:
                 connection.execute(insert(events), rows)
+                return
+            numbers = _inserted(connection, rows)
+            contents = (content_of_row([row[name] for name in EVENT_COLUMNS]) for row in rows)
+            linked = (Recorded(*each) for each in zip(numbers, (row["time"] for row in rows), contents, strict=True))
+            self._audit.append(connection, "events", tuple(linked))
 
     def events(self, subject: str, limit: int = 100) -> tuple[Event, ...]:
         """The newest events of a subject, oldest first."""
@@ -156,10 +191,20 @@ class SqlHistory:
         oldest = select(events).where(events.c.number > number).order_by(events.c.number).limit(limit)
         return self._kept(oldest.where(events.c.subject == subject) if subject else oldest)
 
+    def find_events(self, query: EventQuery, before: int | None = None, limit: int = 100) -> tuple[KeptEvent, ...]:
+        """The newest that the query asks for, newest first."""
+        asked = [events.c.number < before] if before is not None else []
+        asked += [events.c.actor == query.actor] if query.actor else []
+        asked += [events.c.kind.in_(query.kinds)] if query.kinds else []
+        asked += [events.c.subject == query.subject] if query.subject else []
+        asked += [events.c.time >= query.since] if query.since is not None else []
+        asked += [events.c.time < query.until] if query.until is not None else []
+        return self._kept(select(events).where(*asked).order_by(events.c.number.desc()).limit(limit))
+
     def newest_event(self) -> int:
         """The number of the newest event; 0 before the first."""
         with self._database.reading() as connection:
-            return connection.execute(select(func.max(events.c.number))).scalar_one() or 0
+            return connection.execute(_NEWEST_EVENT).scalar_one() or 0
 
     def _kept(self, wanted: Select[Any]) -> tuple[KeptEvent, ...]:
         with self._database.reading() as connection:

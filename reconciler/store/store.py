@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.access.audit_keys import AuditKeyFile
 from reconciler.store.agents import SqlAgents
 from reconciler.store.alerts import SqlAlerts
+from reconciler.store.audit import AuditChain, SqlAudit
 from reconciler.store.capacity import SqlCapacities
 from reconciler.store.checkpoints import SqlCheckpoints
 from reconciler.store.database import Database, LeaseClock
@@ -44,6 +46,7 @@ class SqlStore:
     capacities: SqlCapacities
     past_jobs: SqlPastJobs
     gpu_uses: SqlGpuUses
+    audit: SqlAudit
 
     def close(self) -> None:
         """Close every connection."""
@@ -56,18 +59,21 @@ def open_store(
     lease_clock: LeaseClock | None = None,
     *,
     as_found: bool = False,
+    audit_keys: AuditKeyFile | None = None,
 ) -> SqlStore:
     """Open or create a database: an SQLite file by its path, PostgreSQL by its URL. Raises StoreUnusableError.
 
     `password_file`: of PostgreSQL; without one, libpq looks where it always does (PGPASSFILE). `as_found`: one that has to be
-    there, with its schema left as it is.
+    there, with its schema left as it is. `audit_keys`: what is recorded is linked into the audit chain and signed with them; None:
+    it is not, for programs that record nothing.
     """
     database = Database(where, password_file, lease_clock, as_found=as_found)
+    chain = AuditChain(audit_keys.keys) if audit_keys is not None else None
     return SqlStore(
         database,
         SqlJobSource(database),
         SqlLedger(database),
-        SqlHistory(database),
+        SqlHistory(database, chain),
         SqlCheckpoints(database),
         SqlInterventions(database),
         SqlNodeHealths(database),
@@ -81,4 +87,5 @@ def open_store(
         SqlCapacities(database),
         SqlPastJobs(database),
         SqlGpuUses(database),
+        SqlAudit(database),
     )

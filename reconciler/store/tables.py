@@ -295,6 +295,24 @@ events = Table(
     Index("events_subject", "subject", "number"),
 )
 
+# The audit chain of events, and that of rounds: what a record was when it was written, signed. See reconciler/model/audit.py.
+audit_links = Table(
+    "audit_links",
+    metadata,
+    Column("chain", String, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("time", BigInteger, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("record", BigInteger, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("previous", LargeBinary, nullable=False),
+    Column("key", String, nullable=False),
+    Column("mac", LargeBinary, nullable=False),
+    Column("note", Text, nullable=False),  # a LinkNote; empty: it is of a record
+    info=since(14),
+    sqlite_with_rowid=False,
+)
+
 # What people did by hand. A row stays when it is over: it is the record of what was done, by which user and why.
 interventions = Table(
     "interventions",

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.protocols.backend import StaleEpochError
-from reconciler.protocols.history import Event
+from reconciler.protocols.history import Event, EventQuery
 from reconciler.protocols.rounds import NarrowRecord, RoundRecord
 from reconciler.protocols.store_errors import StoreUnusableError
 from solver.model.cluster import GpuType
@@ -284,3 +284,24 @@ def test_what_can_not_be_shown_is_kept_all_the_same(stores: Stores) -> None:
     stores.history.record_event(Event(NOW, "failed", "a", "before\0after ü", "plane"))
     (event,) = stores.history.events("a")
     assert event.cause.replace("\0", "\N{REPLACEMENT CHARACTER}") == "before\N{REPLACEMENT CHARACTER}after ü"
+
+
+def test_events_are_found_by_all_that_is_asked(stores: Stores) -> None:
+    told = [
+        Event(NOW.after(number), kind, subject, "", actor)
+        for number, (kind, subject, actor) in enumerate(
+            (("held", "a", "ada"), ("held", "b", "bob"), ("boosted", "a", "ada"), ("cordoned", "n", "ada"))
+        )
+    ]
+    stores.history.record_events(told)
+
+    def found(query: EventQuery, before: int | None = None, limit: int = 100) -> list[int]:
+        return [int(kept.event.time - NOW) for kept in stores.history.find_events(query, before, limit)]
+
+    assert found(EventQuery()) == [3, 2, 1, 0]
+    assert found(EventQuery(actor="ada")) == [3, 2, 0]
+    assert found(EventQuery(kinds=("held", "boosted"), subject="a")) == [2, 0]
+    assert found(EventQuery(since=NOW.after(1), until=NOW.after(3))) == [2, 1]
+    newest, *_ = stores.history.find_events(EventQuery(), limit=1)
+    assert found(EventQuery(actor="ada"), before=newest.number, limit=1) == [2]
+    assert found(EventQuery(actor="eve")) == []

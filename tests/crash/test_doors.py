@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from hack.crash.doors import Gates
+import pytest
+
+from hack.crash import doors
+from hack.crash.doors import PROTOCOLS, USERS, WITHOUT_EPOCH, WRITES, Gates, writes_of
+from hack.crash.harness import run_seed
 from reconciler.protocols.backend import AttemptKey, Epoch
 from solver.model.workload import JobName
 
@@ -23,3 +27,32 @@ def test_a_stale_message_that_arrives_is_a_write() -> None:
 
 def test_messages_that_are_all_lost_are_none() -> None:
     assert forgetting({A, B}, 2, 1) == []
+
+
+WRITES_NOTHING = {"jobs.accepts", "ledger.renew"}
+"""The one raises where none is taken; the other is for a thread of its own, which prolongs the lease."""
+
+
+def test_every_write_of_a_protocol_has_a_gate() -> None:
+    """One that carries an epoch, or returns nothing, changes something: it is the loop's, a user's, or said to be neither."""
+    for door, protocol in PROTOCOLS.items():
+        methods = {name: act for name, act in vars(protocol).items() if callable(act) and not name.startswith("_")}
+        silent = {name for name, act in methods.items() if act.__annotations__.get("return") == "None"}
+        known = {*WRITES[door], *USERS.get(door, ()), *(name for name in methods if f"{door}.{name}" in WRITES_NOTHING)}
+        assert silent <= known, door
+        assert set(writes_of(protocol)) <= set(WRITES[door]), door
+        assert {*WITHOUT_EPOCH.get(door, ()), *USERS.get(door, ())} <= methods.keys(), door
+
+
+def test_gates_are_read_off_the_protocol() -> None:
+    once_without = {"call_off", "nominate", "withdraw", "unreserve", "keep_past_use", "keep_clocks"}
+    assert once_without <= set(WRITES["ledger"])
+    assert {"claims", "held_by", "past_use"}.isdisjoint(WRITES["ledger"])
+
+
+def test_a_write_without_a_gate_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the protocols say: the store itself is watched."""
+    fewer = tuple(each for each in WRITES["ledger"] if each != "claim_all")
+    monkeypatch.setattr(doors, "WRITES", {**WRITES, "ledger": fewer})
+    found = run_seed(3, lambda *_: "pass").violations
+    assert [problem for problem in found if problem.startswith("ungated write")]

@@ -32,6 +32,7 @@ WITHOUT_JSON = {
     "agent",
     "agents",
     "attach",
+    "audit",
     "completion",
     "codeowners",
     "history",

@@ -48,6 +48,7 @@ def rights(caller: Caller, *roles: RoleBinding, groups: dict[str, tuple[str, ...
                 "operate",
                 "steer-policy",
                 "admit-nodes",
+                "audit",
             },
         ),
     ],

@@ -163,6 +163,7 @@ class Site:
             agents=self.agents,
             placements=self.store.placements,
             past=PastRecords(self.store.placements, self.store.capacities, self.store.past_jobs),
+            audit=self.store.audit,
             use=KnownUse(
                 LatestUse(lambda: self.minutes, SystemClock()), self.store.gpu_uses if self.keeps_use else None
             ),

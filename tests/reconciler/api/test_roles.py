@@ -95,6 +95,8 @@ TABLE = {
     "GET /v1/agents": WITH_A_ROLE,
     "POST /v1/agents/{node}/token": {"admin", "alice"},
     "POST /v1/agents/{node}/revoke": {"admin", "alice"},
+    "GET /v1/audit": {"admin", "alice"},
+    "GET /v1/audit/events": {"admin", "alice"},
     "GET /v1/whoami": EVERYBODY,
     "GET /v1/openapi.json": EVERYBODY,
     "GET /metrics": WITH_A_ROLE,

@@ -29,6 +29,7 @@ def test_exit_codes_are_frozen() -> None:
         "NOT_AUTHORISED": 6,
         "WAIT_TIMED_OUT": 7,
         "SERVER_UNREACHABLE": 8,
+        "AUDIT_BROKEN": 9,
         "USAGE": 64,
         "INTERRUPTED": 130,
     }
