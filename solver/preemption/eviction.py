@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
+import numpy as np
+
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
 from solver.model.cluster import GpuType
@@ -356,8 +358,11 @@ class Preemptor:
         if request.tier == "entitled":
             yield side
             return
-        yield self.givers.above_shares(side, request, self.attempts.headroom)
-        yield self.givers.fairly(side, request, self.attempts.headroom)
+        above = self.givers.above_shares(side, request, self.attempts.headroom)
+        yield above
+        fairly = self.givers.fairly(side, request, self.attempts.headroom)
+        if not np.array_equal(above.places, fairly.places):  # else it is the same search, and as vain
+            yield fairly
 
     def _sides(self, preemptor: PreemptorJob, tier: Tier) -> Iterator[VictimSet]:
         """Everybody who may have to give way for a preemptor, first without work of its own queue that is itself inside; then
