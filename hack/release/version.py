@@ -23,7 +23,8 @@ PLACES: Final = {
     "deploy/kubernetes/deployment.yaml": (r"image: quorate:(\S+)",),
     "docs/kubernetes-install.md": (r"quorate:([0-9][\w.]*)", r"quorate-image-([0-9][\w.]*)-amd64"),
     "docs/kubernetes-status.md": (r"kubectl-quorate-([0-9][\w.]*)\.tar",),
-    "docs/pull-requests.md": (r"quorate-([0-9][\w.]*)-py3", r"quorate==([0-9][\w.]*)", r"rev: v([0-9][\w.]*)"),
+    "docs/pull-requests.md": (r"rev: v([0-9][\w.]*)",),
+    "docs/pull-requests-security.md": (r"quorate-([0-9][\w.]*)-py3", r"quorate==([0-9][\w.]*)"),
     "docs/install.md": (
         r"quorate-([0-9][\w.]*)-py3",
         r"quorate(?:-chart|-image)?-([0-9][\w.]*?)(?:-amd64)?\.(?:tgz|tar|cdx)",

@@ -149,8 +149,12 @@ def _settings(
     from reconciler.server.settings import Settings
 
     store, connections, dcgm = _store_settings(others), connection_settings(others), dcgm_settings(others)
-    seen = {**metrics_settings(others), **console_settings(others), **audit_settings(others)}
-    seen |= {"slurm": slurm_settings(others)}
+    seen = {
+        **metrics_settings(others),
+        **console_settings(others),
+        **audit_settings(others),
+        "slurm": slurm_settings(others),
+    }
     return Settings(
         policies=policies_repo,
         branch=branch,
