@@ -149,12 +149,7 @@ def _settings(
     from reconciler.server.settings import Settings
 
     store, connections, dcgm = _store_settings(others), connection_settings(others), dcgm_settings(others)
-    seen = {
-        **metrics_settings(others),
-        **console_settings(others),
-        **audit_settings(others),
-        "slurm": slurm_settings(others),
-    }
+    seen = _grouped_settings(others)
     return Settings(
         policies=policies_repo,
         branch=branch,
@@ -178,6 +173,12 @@ def _settings(
         round_worker_from=round_worker_from,
         **seen,
     )
+
+
+def _grouped_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Of the groups of options that are read elsewhere, taken out of them. Raises click.UsageError."""
+    found = {**metrics_settings(options), **console_settings(options), **audit_settings(options)}
+    return {**found, "slurm": slurm_settings(options)}
 
 
 def _store_settings(options: dict[str, Any]) -> StoreSettings | None:
