@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import reduce
 from time import perf_counter
 
+import click
 import msgspec
 
 from hack.memory import peak_mb
@@ -98,6 +99,8 @@ def timed(snapshot: Snapshot, policy: Policy, solve: Solve) -> tuple[Plan, Timed
     explained = perf_counter()
     found += conclusion_violations(snapshot, policy, plan)
     checked = perf_counter()
+    for violation in found:
+        click.echo(f"the checker refuses: {violation}", err=True)
     solve_s, check_s = decided - began + explained - ready, ready - decided + checked - explained
     steps = dict(sorted(Counter(type(step).__name__.lower() for step in plan.steps).items()))
     placed = sum(len(step.tasks) for step in plan.steps if isinstance(step, Bind | Nominate))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import msgspec
@@ -41,6 +42,7 @@ TIMES = (
 def ran(*arguments: str) -> dict[str, object]:
     done = CliRunner().invoke(main, [*arguments, "-o", "json"], catch_exceptions=False)
     assert done.exit_code == 0
+    sys.stderr.write(done.stderr)  # what the checker refuses, for whoever reads why a test failed
     (found,) = json.loads(done.stdout)
     assert isinstance(found, dict)
     return found

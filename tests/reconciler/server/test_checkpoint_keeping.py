@@ -94,8 +94,8 @@ def test_folders_of_jobs_that_have_never_begun_are_not_looked_at(site: Saving, m
     site.store.jobs.submit(JobName("waits"), spec, "ada", site.clock.now(), "")
     looked_at: list[JobName] = []
 
-    def look(_: Keeper, __: Epoch, ___: CheckpointPolicy, job: JobName, *____: object) -> tuple[()]:
-        looked_at.append(job)
+    def look(_: Keeper, __: Epoch, ___: CheckpointPolicy, job: JobRecord, *____: object) -> tuple[()]:
+        looked_at.append(job.name)
         return ()
 
     monkeypatch.setattr(Keeper, "_look", look)
