@@ -49,7 +49,7 @@ class LivePods:
     `comes_later`: of what else than its controller makes it a gang, what that controller makes in turn, and has not made yet.
     `queue_else`: its queue where none is named; `meant`: the queue that is meant by each LocalName. `stamped`: what
     `priorityClassName` may say without anybody having named a class: the cluster's default (`globalDefault`), where the policy has
-    no class of that name.
+    no class of that name. `namespace_labels`: those of its namespace, each as KEY=VALUE.
     """
 
     key: GangKey
@@ -65,6 +65,7 @@ class LivePods:
     stamped: frozenset[str] = frozenset()
     asked: int | None = None
     admitted: str = ""
+    namespace_labels: tuple[str, ...] = ()
 
     @cached_property
     def tasks(self) -> tuple[PodTask, ...]:
