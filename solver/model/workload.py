@@ -302,7 +302,8 @@ class Job(Document, frozen=True):
     its start at least; None: unknown. `leaves` not: others than policy forbid it; unpromised: its promises end with its tasks.
     `held_by`: what forbids it, such as PodDisruptionBudgets, where that yields to a guarantee which has waited for too long.
     `namespace`: of Kubernetes; "": its pods are in none, and no rule for namespaces concerns it. `namespace_labels`: those that the
-    namespace has, each as KEY=VALUE, sorted.
+    namespace has, each as KEY=VALUE, sorted. `queue_called`: how pods name the queue, where the policy says which is meant: "" is
+    by no name at all, so that it is the default of their namespace; None: by its own name. For reviews; no round reads it.
     `quiet`: what its GPUs did lately, where that is told to those that plan; no round reads it.
     """
 
@@ -324,6 +325,7 @@ class Job(Document, frozen=True):
     namespace: str = ""
     quiet: tuple[QuietGpus, ...] = ()
     namespace_labels: tuple[str, ...] = ()
+    queue_called: str | None = None
 
     @property
     def kubernetes_namespace(self) -> KubernetesNamespace:

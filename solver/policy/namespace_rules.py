@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
-from solver.model.workload import KubernetesNamespace, QueueName
+from solver.model.workload import Job, KubernetesNamespace, QueueName
 from solver.policy.policy import NamespaceAccess, Policy, Queue, UnlistedNamespaces
 
 BarKind = Literal["other-queues", "closed-queue", "unlisted", "class"]
@@ -99,6 +99,14 @@ class NamespaceRules:
     def local_queue(self, namespace: KubernetesNamespace, name: str) -> QueueName | None:
         """The queue that a namespace calls by a name of its own; None: it calls none so."""
         return next((entry.queue for entry in self.covering(namespace) if name in entry.access.local_queues), None)
+
+    def queue_of(self, job: Job) -> QueueName:
+        """The queue that a job's pods mean; "": they name none, and their namespace has none by default."""
+        if job.queue_called is None:
+            return job.spec.queue
+        if job.queue_called:
+            return self.local_queue(job.kubernetes_namespace, job.queue_called) or QueueName(job.queue_called)
+        return self.default_queue(job.kubernetes_namespace) or QueueName("")
 
     def _bar_of_unlisted(self, path: Sequence[Queue]) -> NamespaceBar | None:
         if self.unlisted == "refused":

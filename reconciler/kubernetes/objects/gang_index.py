@@ -179,12 +179,15 @@ class GangIndex:
         """With the queues and classes that its names mean in its namespace."""
         namespace = gang.key.namespace
         local = {named for named in gang.named_queues if isinstance(named, LocalName)}
+        default = self._queues.default_queue(namespace)
+        by_policy = {named for named in local if self._queues.is_of_policy(namespace, named)}
         return replace(
             gang,
-            queue_else=self._queues.default_queue(namespace) or self._whose.queue,
+            queue_else=default or self._whose.queue,
             meant={named: self._queues.queue_called(namespace, named) for named in local},
             stamped=self._stamped,
             namespace_labels=self._queues.labels_of(namespace),
+            meant_by_policy=frozenset(by_policy | ({""} if default else set())),
         )
 
     def _task(self, pod: Pod) -> PodTask:

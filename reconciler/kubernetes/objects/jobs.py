@@ -379,6 +379,7 @@ def _job(
         leaves="unpromised" if placement else "freely",
         namespace=gang.key.namespace,
         namespace_labels=gang.namespace_labels,
+        queue_called=gang.queue_called,
     )
 
 

@@ -91,6 +91,10 @@ class QueueNames:
         """Those that a namespace has; none of one that is not there, or while Namespaces may not be read."""
         return self._labels.get(namespace, ())
 
+    def is_of_policy(self, namespace: str, name: str) -> bool:
+        """Whether the policy may say which queue pods mean by a LocalName: there is no such LocalQueue."""
+        return (namespace, name) not in self._local
+
     def queue_called(self, namespace: str, name: str) -> str:
         """The queue that pods mean by a LocalName. An object goes before the policy, as its own name does before all others."""
         return self._local.get((namespace, name)) or self._rules.local_queue(self._named(namespace), name) or str(name)
