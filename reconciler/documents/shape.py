@@ -183,6 +183,7 @@ _LIMIT_WORDS = {
     "maxLength": "is longer than {limit} characters",
     "minItems": "has {count} items, at least {limit} is needed",
     "maxItems": "has {count} items, at most {limit} are allowed",
+    "minProperties": "has {count} fields, at least {limit} is needed",
     "maxProperties": "has {count} fields, at most {limit} are allowed",
     "uniqueItems": "has the same item twice",
 }

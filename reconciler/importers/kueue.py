@@ -271,7 +271,7 @@ this queue classes of its own (preemptible: false, mayBorrow: true) if it must n
         elif record.get(*at) == {}:
             self.account.carried(record, at, "access.namespaces", "those with a LocalQueue may use it")
         else:
-            note = "labels of namespaces are not read: those with a LocalQueue may use it"
+            note = "those with a LocalQueue may use it, whatever their labels: access.namespaces has a selector too"
             self.account.changed(record, at, "access.namespaces", note)
 
     # LocalQueues.

@@ -207,6 +207,20 @@ class Unrestartable(Document, frozen=True, omit_defaults=False):
     already: bool = False
 
 
+class Requeued(Document, frozen=True, omit_defaults=False):
+    """A job whose pods mean another queue under the head. `called`: how they name it; "": they name none.
+
+    `before`, `after`: the queues; None: none, as its namespace has none by default.
+    """
+
+    job: JobName
+    namespace: str
+    called: str
+    gpus: MilliGpu
+    before: QueueName | None
+    after: QueueName | None
+
+
 class IdleCatch(Document, frozen=True, omit_defaults=False):
     """A running job that would be warned under the head, if its IdlePolicy were in force by now: its GPUs are idle since then.
 
@@ -283,6 +297,7 @@ class Review(Document, frozen=True, omit_defaults=False):
     unrestartable: tuple[Unrestartable, ...] = ()
     racks: tuple[RackUse, ...] = ()
     idle: tuple[IdleCatch, ...] = ()
+    requeued: tuple[Requeued, ...] = ()
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Review"] = "Review"
 

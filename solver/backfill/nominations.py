@@ -118,7 +118,7 @@ def _holds(
     """Whether the devices are all there and well, or can be made, and the job may still have them."""
     tree, queue = shares.tree, job.spec.queue
     name = policy.priority_class_name(job)
-    if policy.priority_class(job) is None or not lets_in(tree, queue, name, job.namespace):
+    if policy.priority_class(job) is None or not lets_in(tree, queue, name, job.kubernetes_namespace):
         return False
     if any(outside(job.spec, intent.tasks, snapshot.node_sets)):
         return False

@@ -34,10 +34,10 @@ def entry_violations(case: JudgedPlan) -> Iterable[Violation]:
 def gate_violations(case: JudgedPlan) -> Iterator[Violation]:
     """Every start in a queue on hold, of a class that a queue does not take, or from a namespace that may not use the queue."""
     listed = [entry for queue in case.policy.queues for entry in queue.access.namespaces]
-    allowed: dict[tuple[str, str, str], bool] = {}
+    allowed: dict[tuple[str, tuple[str, ...], str, str], bool] = {}
     for step in case.placing:
         job = case.jobs[step.job]
-        alike = job.namespace, job.spec.queue, job.spec.priority_class
+        alike = job.namespace, job.namespace_labels, job.spec.queue, job.spec.priority_class
         if job.namespace and alike not in allowed:
             allowed[alike] = _namespace_may(case, job, listed)
         if not allowed.get(alike, True):
@@ -54,18 +54,20 @@ def gate_violations(case: JudgedPlan) -> Iterator[Violation]:
 def _namespace_may(case: JudgedPlan, job: Job, listed: Sequence[NamespaceAccess]) -> bool:
     """Whether a queue on the path lists its namespace for its class; of one that no queue lists, whether none there lists any."""
     on_path = [entry for queue in case.lookup.path(job.spec.queue) for entry in queue.access.namespaces]
-    if not any(_means(entry, job.namespace) for entry in listed):
+    if not any(_means(entry, job) for entry in listed):
         return not on_path and case.policy.scheduling.unlisted_namespaces == "allowed"
     known = case.lookup.class_of(job)
     name = known.name if known else None
     return any(
-        _means(entry, job.namespace) and (entry.priority_classes is None or name in entry.priority_classes)
-        for entry in on_path
+        _means(entry, job) and (entry.priority_classes is None or name in entry.priority_classes) for entry in on_path
     )
 
 
-def _means(entry: NamespaceAccess, namespace: str) -> bool:
+def _means(entry: NamespaceAccess, job: Job) -> bool:
+    if entry.selector is not None:
+        return all(f"{key}={value}" in job.namespace_labels for key, value in entry.selector.match_labels.items())
     beginning, star, _ = entry.name.partition("*")
+    namespace = job.namespace
     return namespace[: len(beginning)] == beginning and (bool(star) or len(namespace) == len(beginning))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NewType
+from typing import Literal, NamedTuple, NewType
 
 import msgspec
 
@@ -287,6 +287,13 @@ class QuietGpus(Document, frozen=True):
     since: Instant
 
 
+class KubernetesNamespace(NamedTuple):
+    """What rules for namespaces go by: its name, and its labels, each as KEY=VALUE."""
+
+    name: str
+    labels: tuple[str, ...] = ()
+
+
 class Job(Document, frozen=True):
     """A live job in a snapshot. `attempt` counts starts: it rises by one each time the gang is bound.
 
@@ -294,7 +301,9 @@ class Job(Document, frozen=True):
     before others of its queue. `served_gpu_ms`: what its ended attempts ran. `saved_at`: until when this attempt's work is saved,
     its start at least; None: unknown. `leaves` not: others than policy forbid it; unpromised: its promises end with its tasks.
     `held_by`: what forbids it, such as PodDisruptionBudgets, where that yields to a guarantee which has waited for too long.
-    `namespace`: of Kubernetes; "": its pods are in none, and no rule for namespaces concerns it.
+    `namespace`: of Kubernetes; "": its pods are in none, and no rule for namespaces concerns it. `namespace_labels`: those that the
+    namespace has, each as KEY=VALUE, sorted. `queue_called`: how pods name the queue, where the policy says which is meant: "" is
+    by no name at all, so that it is the default of their namespace; None: by its own name. For reviews; no round reads it.
     `quiet`: what its GPUs did lately, where that is told to those that plan; no round reads it.
     """
 
@@ -315,6 +324,13 @@ class Job(Document, frozen=True):
     held_by: str = ""
     namespace: str = ""
     quiet: tuple[QuietGpus, ...] = ()
+    namespace_labels: tuple[str, ...] = ()
+    queue_called: str | None = None
+
+    @property
+    def kubernetes_namespace(self) -> KubernetesNamespace:
+        """That of its pods; with no name where it has none."""
+        return KubernetesNamespace(self.namespace, self.namespace_labels)
 
     @property
     def held(self) -> str:

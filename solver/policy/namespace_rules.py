@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
-from solver.model.workload import QueueName
+from solver.model.workload import Job, KubernetesNamespace, QueueName
 from solver.policy.policy import NamespaceAccess, Policy, Queue, UnlistedNamespaces
 
 BarKind = Literal["other-queues", "closed-queue", "unlisted", "class"]
@@ -39,7 +39,7 @@ class NamespaceRules:
     entries: tuple[QueueEntry, ...] = ()
     unlisted: UnlistedNamespaces = "allowed"
     unlisted_origin: str = ""
-    _covering: dict[str, tuple[QueueEntry, ...]] = field(default_factory=dict, compare=False)
+    _covering: dict[KubernetesNamespace, tuple[QueueEntry, ...]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, policy: Policy) -> NamespaceRules:
@@ -52,14 +52,14 @@ class NamespaceRules:
         """Whether any namespace is treated differently from another."""
         return bool(self.entries) or self.unlisted == "refused"
 
-    def covering(self, namespace: str) -> tuple[QueueEntry, ...]:
+    def covering(self, namespace: KubernetesNamespace) -> tuple[QueueEntry, ...]:
         """The entries that mean a namespace, the closest first; (): no queue lists it."""
         if not self.entries:
             return ()
         if namespace not in self._covering:
             found = [
-                *self._by_name.get(namespace, ()),
-                *(one for one in self._beginnings if one.access.covers(namespace)),
+                *self._by_name.get(namespace.name, ()),
+                *(one for one in self._of_many if one.access.covers(namespace)),
             ]
             self._covering[namespace] = tuple(sorted(found, key=lambda entry: entry.access.closeness, reverse=True))
         return self._covering[namespace]
@@ -69,14 +69,16 @@ class NamespaceRules:
         """There may be thousands: most mean one namespace."""
         found: dict[str, list[QueueEntry]] = {}
         for entry in self.entries:
-            found.setdefault(entry.access.name, []).append(entry)
+            if entry.access.selector is None:
+                found.setdefault(entry.access.name, []).append(entry)
         return found
 
     @cached_property
-    def _beginnings(self) -> Sequence[QueueEntry]:
-        return [entry for entry in self.entries if entry.access.name.endswith("*")]
+    def _of_many(self) -> Sequence[QueueEntry]:
+        """Those that mean namespaces by their labels, or by how their names begin."""
+        return [entry for entry in self.entries if entry.access.selector is not None or entry.access.name.endswith("*")]
 
-    def bar(self, path: Sequence[Queue], namespace: str, priority_class: str) -> NamespaceBar | None:
+    def bar(self, path: Sequence[Queue], namespace: KubernetesNamespace, priority_class: str) -> NamespaceBar | None:
         """Why jobs of a namespace and class may not be in the queue from which `path` leads up; None: they may."""
         listed = self.covering(namespace)
         if not listed:
@@ -90,13 +92,21 @@ class NamespaceRules:
         classes = sorted({name for access in here for name in access.priority_classes or ()})
         return NamespaceBar("class", here[0].origin, tuple(classes))
 
-    def default_queue(self, namespace: str) -> QueueName | None:
+    def default_queue(self, namespace: KubernetesNamespace) -> QueueName | None:
         """The queue of its pods that name none."""
         return next((entry.queue for entry in self.covering(namespace) if entry.access.default), None)
 
-    def local_queue(self, namespace: str, name: str) -> QueueName | None:
+    def local_queue(self, namespace: KubernetesNamespace, name: str) -> QueueName | None:
         """The queue that a namespace calls by a name of its own; None: it calls none so."""
         return next((entry.queue for entry in self.covering(namespace) if name in entry.access.local_queues), None)
+
+    def queue_of(self, job: Job) -> QueueName:
+        """The queue that a job's pods mean; "": they name none, and their namespace has none by default."""
+        if job.queue_called is None:
+            return job.spec.queue
+        if job.queue_called:
+            return self.local_queue(job.kubernetes_namespace, job.queue_called) or QueueName(job.queue_called)
+        return self.default_queue(job.kubernetes_namespace) or QueueName("")
 
     def _bar_of_unlisted(self, path: Sequence[Queue]) -> NamespaceBar | None:
         if self.unlisted == "refused":

@@ -10,7 +10,14 @@ import msgspec
 from solver.model.cluster import GpuType
 from solver.model.document import Document, digest
 from solver.model.quantities import Duration, Memory, MilliGpu
-from solver.model.workload import INTERACTIVE_TIME_LIMIT, Job, JobName, PlacementStyle, QueueName
+from solver.model.workload import (
+    INTERACTIVE_TIME_LIMIT,
+    Job,
+    JobName,
+    KubernetesNamespace,
+    PlacementStyle,
+    QueueName,
+)
 from solver.policy.division import MigGeometry, SharingPolicy
 from solver.policy.guardrails import Guardrails
 from solver.policy.harm import Convergence, Evictions, Protection
@@ -55,27 +62,49 @@ UnlistedNamespaces = Literal["allowed", "refused"]
 """Whether namespaces that no queue lists may use the queues that list none."""
 
 
+class NamespaceSelector(Document, frozen=True):
+    """Namespaces that have all of these labels, as a `namespaceSelector` of Kueue says it."""
+
+    match_labels: dict[str, str]
+
+    @property
+    def pairs(self) -> tuple[str, ...]:
+        """Each as KEY=VALUE, sorted."""
+        return tuple(sorted(f"{key}={value}" for key, value in self.match_labels.items()))
+
+
 class NamespaceAccess(Document, frozen=True):
     """Kubernetes namespaces that may use a queue and those below it: `name` is that of one, or `vision-*` for all that begin so.
 
-    `priority_classes` unset lets in any class that the queue takes. `default`: pods of theirs that name no queue are of this one.
-    `local_queues`: what they may call it beside its own name. `origin` is the place in Git, for messages only.
+    `selector` in its place: all that have these labels. `priority_classes` unset lets in any class that the queue takes. `default`:
+    pods of theirs that name no queue are of this one. `local_queues`: what they may call it beside its own name. `origin` is the
+    place in Git, for messages only.
     """
 
-    name: str
+    name: str = ""
     priority_classes: tuple[str, ...] | None = None
     default: bool = False
     local_queues: tuple[str, ...] = ()
     origin: str = ""
+    selector: NamespaceSelector | None = None
 
-    def covers(self, namespace: str) -> bool:
+    def covers(self, namespace: KubernetesNamespace) -> bool:
         """Whether a namespace is meant."""
-        return namespace.startswith(self.name[:-1]) if self.name.endswith("*") else namespace == self.name
+        if self.selector is not None:
+            return set(self.selector.pairs) <= set(namespace.labels)
+        return namespace.name.startswith(self.name[:-1]) if self.name.endswith("*") else namespace.name == self.name
 
     @property
-    def closeness(self) -> tuple[bool, int]:
-        """Of several entries that cover a namespace the largest is the closest: its own name, then the longest beginning."""
-        return not self.name.endswith("*"), len(self.name)
+    def title(self) -> str:
+        """Its name, or its labels, as messages call it."""
+        return self.name if self.selector is None else ",".join(self.selector.pairs)
+
+    @property
+    def closeness(self) -> tuple[int, int, str]:
+        """Of several the largest is the closest: the namespace's own name, then most labels, then the longest beginning."""
+        if self.selector is not None:
+            return 1, len(self.selector.match_labels), self.title
+        return (0, len(self.name), "") if self.name.endswith("*") else (2, 0, "")
 
 
 class QueueAccess(Document, frozen=True):
@@ -365,7 +394,7 @@ def _sorted_inside(queue: Queue) -> Queue:
         access=QueueAccess(
             tuple(sorted(queue.access.submitters)),
             tuple(sorted(queue.access.admins)),
-            tuple(sorted(map(_namespace_sorted_inside, queue.access.namespaces), key=lambda entry: entry.name)),
+            tuple(sorted(map(_namespace_sorted_inside, queue.access.namespaces), key=lambda entry: entry.title)),
         ),
     )
 

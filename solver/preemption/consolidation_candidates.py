@@ -206,11 +206,11 @@ class _MayStart:
     def allows(self, job: Job, known: PriorityClass, charge: Charge) -> bool:
         """Whether it could, holding this."""
         queue, users = job.spec.queue, self._users
-        alike = queue, known.name, job.namespace, frozenset(charge)
+        alike = queue, known.name, job.kubernetes_namespace, frozenset(charge)
         if alike not in self._known:
             lines = (line for gpu_type in charge for line in self._tree.lines(queue, gpu_type))
             self._known[alike] = (
-                lets_in(self._tree, queue, known.name, job.namespace)
+                lets_in(self._tree, queue, known.name, job.kubernetes_namespace)
                 and self._above.isdisjoint(lines)
                 and self._exceeded.isdisjoint(charge)
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solver.model.quantities import Instant
-from solver.model.workload import Job, QueueName
+from solver.model.workload import Job, KubernetesNamespace, QueueName
 from solver.policy.namespace_rules import NamespaceBar
 from solver.policy.policy import Policy, Queue
 from solver.policy.tree import QueueTree
@@ -31,20 +31,22 @@ def closed_to(tree: QueueTree, name: QueueName, priority_class: str) -> tuple[Qu
     )
 
 
-def open_to(tree: QueueTree, namespace: str) -> tuple[QueueName, ...]:
+def open_to(tree: QueueTree, namespace: KubernetesNamespace) -> tuple[QueueName, ...]:
     """The leaves that a namespace may use for one class at least, sorted."""
     leaves = (name for name in sorted(tree.by_name) if tree.is_leaf(name))
     bars = {name: tree.namespaces.bar(_path(tree, name), namespace, "") for name in leaves}
     return tuple(name for name, bar in bars.items() if bar is None or bar.kind == "class")
 
 
-def barred(tree: QueueTree, name: QueueName, namespace: str, priority_class: str) -> NamespaceBar | None:
+def barred(
+    tree: QueueTree, name: QueueName, namespace: KubernetesNamespace, priority_class: str
+) -> NamespaceBar | None:
     """Why jobs of a namespace and class may not be in a queue; None: they may, or they are in no namespace."""
-    return tree.namespaces.bar(_path(tree, name), namespace, priority_class) if namespace else None
+    return tree.namespaces.bar(_path(tree, name), namespace, priority_class) if namespace.name else None
 
 
-def lets_in(tree: QueueTree, name: QueueName, priority_class: str, namespace: str) -> bool:
-    """Whether a queue starts jobs of a class and namespace ("": none) at all."""
+def lets_in(tree: QueueTree, name: QueueName, priority_class: str, namespace: KubernetesNamespace) -> bool:
+    """Whether a queue starts jobs of a class and namespace (without a name: none) at all."""
     is_open = tree.is_leaf(name) and not on_hold(tree, name) and not closed_to(tree, name, priority_class)
     return is_open and barred(tree, name, namespace, priority_class) is None
 

@@ -121,7 +121,7 @@ class Gate:
     def admit(self, job: Job) -> Admission:
         """What could be served of this job, however long it waits."""
         spec = job.spec
-        namespace = job.namespace if self.shares.tree.namespaces.say_something else ""
+        namespace = job.kubernetes_namespace if self.shares.tree.namespaces.say_something else None
         key = (spec.queue, spec.priority_class, spec.task_groups, spec.topology, spec.data, namespace)
         return self._known.get(key, lambda: self._judge(job))
 
@@ -178,12 +178,12 @@ class Gate:
             return
         for queue in closed_to(self.shares.tree, job.spec.queue, known.name):
             yield ClassNotAllowed(known.name, queue.name, queue.priority_classes or (), queue.origin)
-        tree, name, namespace = self.shares.tree, job.spec.queue, job.namespace
+        tree, name, namespace = self.shares.tree, job.spec.queue, job.kubernetes_namespace
         bar = barred(tree, name, namespace, known.name)
         if bar is not None and tree.is_leaf(name):
             others = open_to(tree, namespace) if bar.kind == "other-queues" else ()
             named = known.name if bar.kind == "class" else ""
-            yield NamespaceNotAllowed(namespace, name, bar.kind, others, named, bar.classes, bar.origin)
+            yield NamespaceNotAllowed(namespace.name, name, bar.kind, others, named, bar.classes, bar.origin)
 
     def _unknown_queue(self, name: QueueName) -> UnknownName:
         children = tuple(child.name for child in self.shares.tree.children.get(name, ()))

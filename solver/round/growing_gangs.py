@@ -74,7 +74,7 @@ def queues_in_line(candidates: Sequence[StartCandidate], started: Collection[Job
 def _lets_in(tree: QueueTree, job: Job, priority_class: str) -> bool:
     """Whether its queue would let such a job start now. Whose jobs take turns does not: the next turn would take it back."""
     queue = job.spec.queue
-    return lets_in(tree, queue, priority_class, job.namespace) and ordering_of(tree, queue).turns is None
+    return lets_in(tree, queue, priority_class, job.kubernetes_namespace) and ordering_of(tree, queue).turns is None
 
 
 def _incomplete(snapshot: Snapshot, kept: RoundCache | None) -> list[Job]:

@@ -16,7 +16,7 @@ from reconciler.kubernetes.control.namespace_publication import CONFIG_MAPS, NAM
 from reconciler.kubernetes.objects.queue_names import LOCAL_QUEUES
 from reconciler.kubernetes.objects.resource import PODS, Resource
 from tests.e2e.control_plane import ControlPlane
-from tests.kubernetes.sessions import REAL, SOON_S, a_namespace, session
+from tests.kubernetes.sessions import NAMESPACES, REAL, SOON_S, a_namespace, session
 from tests.kubernetes.test_run import a_worker, gpu_nodes, running, until_bound
 from tests.reconciler.gitops.source.origin import Origin
 
@@ -107,6 +107,41 @@ def test_a_tenants_pods_run_in_its_queue_and_go_on_when_its_namespace_is_taken_o
                 origin.commit({"policies/own.yaml": _open("own"), "policies/other.yaml": _open("other")})
                 assert set(await until_bound(api, space, 3)) == {"by-default", "by-local-queue", "by-its-group"}
                 await gone(api)
+
+    try:
+        asyncio.run(story())
+    finally:
+        plane.end()
+
+
+def test_pods_run_in_the_queue_that_selects_their_namespaces_labels(
+    shipped: Cluster, origin: Origin, tmp_path: Path
+) -> None:
+    plane = ControlPlane(origin.folder, tmp_path / "state")
+    head = "apiVersion: quorate.dev/v1\nkind: Queue\nmetadata: {name: labelled}\nspec:\n  access:\n    namespaces:\n"
+    entry = "      - {selector: {matchLabels: {team: speech}}, default: true}\n"
+    quota = "  quota: [{gpuType: H100-SXM5-80GB, guaranteed: 4}]\n"
+    origin.commit({"policies/labelled.yaml": head + entry + quota})
+
+    async def story() -> None:
+        async with session(shipped) as api, gpu_nodes(api, 1, "labelled"):
+            space = await a_namespace(api)
+            at = NAMESPACES.path("", space)
+            async with running(plane, shipped):
+                with pytest.raises(RefusedError, match="queue labelled is open to listed namespaces alone"):
+                    await made_once_refused(api, space, a_worker("early", "early", 1, queue="labelled"))
+                await api.create(PODS.path(space), without_a_queue("by-label"))
+                await api.patch(at, {"metadata": {"labels": {"team": "speech"}}})
+                assert set(await until_bound(api, space, 1)) == {"by-label"}
+                await made_once_let_in(api, space, a_worker("named", "named", 1, queue="labelled"))
+                assert set(await until_bound(api, space, 2)) == {"by-label", "named"}
+                # It fits beside no other, and so waits.
+                await made_once_let_in(api, space, a_worker("large", "large", 1, gpus=4, queue="labelled"))
+                await why(api, space, "large", "")
+                await api.patch(at, {"metadata": {"labels": {"team": None}}})
+                await why(api, space, "large", "queue labelled is open to listed namespaces alone")
+                assert set(await until_bound(api, space, 2)) == {"by-label", "named"}
+            origin.commit({"policies/labelled.yaml": _open("labelled")})
 
     try:
         asyncio.run(story())

@@ -27,6 +27,7 @@ from reconciler.protocols.backend import Epoch
 from solver.model.workload import QueueName
 from solver.policy.policy import (
     NamespaceAccess,
+    NamespaceSelector,
     Policy,
     PriorityClass,
     Queue,
@@ -45,6 +46,13 @@ CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses")
 LEADER = Leadership("one", Epoch(1), 0.0)
 TENANT = "tenant"
 VISION, LAB, GUESTS = "tenant-vision", "tenant-lab-1", "tenant-guests"
+SPEECH, SPEECH_GPU, TIER = "labelled-speech", "labelled-speech-gpu", "labelled-tier"
+LABELS = {
+    SPEECH: {"team": "speech"},
+    SPEECH_GPU: {"team": "speech", "example.com/tier": ""},
+    TIER: {"example.com/tier": "", "team": "speeches"},
+}
+TEAM, TEAM_AND_TIER = NamespaceSelector(LABELS[SPEECH]), NamespaceSelector(LABELS[SPEECH_GPU])
 OWN, KUEUE = "quorate.dev/queue", "kueue.x-k8s.io/queue-name"
 LOCAL = (
     LocalQueue(LAB, "theirs", "research-vision"),
@@ -64,6 +72,8 @@ POLICY = policy_of(
         queue("research-vision", NamespaceAccess(VISION, default=True, local_queues=("main",)), parent="research"),
         queue("research-language", parent="research"),
         queue("product", NamespaceAccess("tenant-prod")),
+        queue("speech", NamespaceAccess(selector=TEAM, priority_classes=("batch",), local_queues=("said",))),
+        queue("speech-gpu", NamespaceAccess(selector=TEAM_AND_TIER, local_queues=("said",))),
         queue("open"),
     ),
     (PriorityClass("batch"), PriorityClass("training")),
@@ -136,9 +146,9 @@ class Sessions(NamedTuple):
 async def tenants(cluster: Cluster) -> AsyncIterator[Sessions]:
     """With namespaces and their accounts; nothing of it is in force afterwards."""
     async with session(cluster) as admin, as_quorate(cluster) as quorate, session(cluster, TENANT, ()) as tenant:
-        for space in (VISION, LAB, GUESTS):
+        for space in (VISION, LAB, GUESTS, *LABELS):
             with suppress(ConflictError):
-                await admin.create(NAMESPACES.path(), {"metadata": {"name": space}})
+                await admin.create(NAMESPACES.path(), {"metadata": {"name": space, "labels": LABELS.get(space, {})}})
         rules = [
             {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get", "create", "patch", "delete"]}
         ]
@@ -213,6 +223,26 @@ CASES: dict[str, tuple[str, dict[str, Any], str]] = {
         "queue product is open to listed namespaces alone, and tenant-guests is not among them.",
     ),
     "a queue below a closed one": (GUESTS, a_pod("p", {OWN: "research-language"}), "open to listed namespaces alone"),
+    "its label's queue": (SPEECH, a_pod("p", {OWN: "speech"}), ""),
+    "its label's queue for another class": (
+        SPEECH,
+        a_pod("p", {OWN: "speech", "quorate.dev/priority-class": "training"}),
+        "may not use queue speech for priority class training, only for batch",
+    ),
+    "a queue of one label more": (
+        SPEECH,
+        a_pod("p", {OWN: "speech-gpu"}),
+        "namespace labelled-speech may not use queue speech-gpu, only speech for batch.",
+    ),
+    "a queue of both its labels": (SPEECH_GPU, a_pod("p", {OWN: "speech-gpu"}), ""),
+    "a queue of one of its labels": (SPEECH_GPU, a_pod("p", {OWN: "speech"}), ""),
+    "its label's name for a queue": (SPEECH, a_pod("p", {KUEUE: "said"}), ""),
+    "the name by most of its labels": (
+        SPEECH_GPU,
+        a_pod("p", {KUEUE: "said", "quorate.dev/priority-class": "training"}),
+        "",
+    ),
+    "a queue of a label's other value": (TIER, a_pod("p", {OWN: "speech-gpu"}), "open to listed namespaces alone"),
     "a queue that is nowhere": (GUESTS, a_pod("p", {OWN: "nowhere"}), ""),
 }
 
@@ -337,6 +367,8 @@ def test_as_much_as_is_ever_written_is_judged_within_the_budget(fenced: Cluster)
         "namespaces": f"\n{VISION} {' '.join(words)}\n",
         "beginnings": " ".join(f"o-{word}*=q" for word in words[1:]) + " tenant-*=research-vision:batch",
         "sharedNames": " ".join(f"t*/{number}=q" for number in range(WORDS_MAX)),
+        "selectors": "".join(f"\nlabel-{number}=x,team=a q" for number in range(WORDS_MAX)) + "\n",
+        "selectedNames": f"\ntier=gpu {' '.join(f'{number}=q' for number in range(WORDS_MAX - 1))}\n",
         "classes": " ".join(f"class-{number}" for number in range(WORDS_MAX)),
         "closed": " ".join(f"queue-{number}" for number in range(WORDS_MAX)),
     }

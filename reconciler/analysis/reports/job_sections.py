@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from reconciler.analysis.reports.fates import Fates, Jobs
 from reconciler.analysis.reports.outline import ReportSection, UntrustedText, When, Words
 from reconciler.analysis.reports.paths import Paths
-from reconciler.model.review_findings import IdleCatch, JobChange, Loss, Review, Stranded, Unrestartable
+from reconciler.model.review_findings import IdleCatch, JobChange, Loss, Requeued, Review, Stranded, Unrestartable
 from reconciler.model.spans import span
 from solver.model.quantities import Instant, MilliGpu
 from solver.plan.reason import count, sentence
@@ -60,6 +60,24 @@ def unrestartable_sections(found: Review, paths: Paths) -> Iterator[ReportSectio
             rows = tuple(_unrestartable_row(one, paths) for one in jobs)
             note = ("They run on; once one is evicted, fails or moves to a new attempt, it waits for ever.",)
             yield ReportSection(title, rows, (*_NAMED, "Why"), frozenset({"GPUs"}), note, weighty=weighty)
+
+
+def requeued_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
+    """Jobs whose pods mean another queue."""
+    if found.requeued:
+        rows = tuple(_requeued_row(one, paths) for one in found.requeued)
+        note = (
+            "Their pods name no queue, or give it a name of their namespace. From the change on they count for the queue that is "
+            "meant then; those that run go on, and where none is meant they count for none.",
+        )
+        headings = ("Job", "Namespace", "GPUs", "Names", "From queue", "To queue")
+        yield ReportSection("In another queue", rows, headings, frozenset({"GPUs"}), note, weighty=True)
+
+
+def _requeued_row(one: Requeued, paths: Paths) -> tuple[Words, ...]:
+    queues = ((UntrustedText(paths.path(queue)),) if queue else ("none",) for queue in (one.before, one.after))
+    called: Words = (UntrustedText(one.called),) if one.called else ("no queue",)
+    return (UntrustedText(one.job),), (UntrustedText(one.namespace),), (str(one.gpus),), called, *queues
 
 
 def idle_sections(found: Review, paths: Paths, when: When) -> Iterator[ReportSection]:

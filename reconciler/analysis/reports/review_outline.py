@@ -9,6 +9,7 @@ from reconciler.analysis.reports.job_sections import (
     changed_sections,
     idle_sections,
     lost_sections,
+    requeued_sections,
     stranded_sections,
     sum_of,
     unchanged_sections,
@@ -41,6 +42,7 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
         *orphaned_sections(found, paths),
         *stranded_sections(found, paths),
         *unrestartable_sections(found, paths),
+        *requeued_sections(found, paths),
         *idle_sections(found, paths, when),
         *converging_sections(found, paths, when),
         *queue_sections(found, paths),
@@ -56,8 +58,14 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
 
 def _headline(found: Review, sorted_jobs: Fates) -> Words:
     """Jobs that are worse or better off, the worst first, and nothing of what stays as it is."""
-    said = [*_effects(found, sorted_jobs), *_warned(found)] or ["no job fares differently"]
+    said = [*_effects(found, sorted_jobs), *_requeued(found), *_warned(found)] or ["no job fares differently"]
     return UntrustedText(_named(found.base)), " → ", UntrustedText(_named(found.head)), ": ", "; ".join(said)
+
+
+def _requeued(found: Review) -> Iterator[str]:
+    if found.requeued:
+        comes = "comes" if len(found.requeued) == 1 else "come"
+        yield f"{count(len(found.requeued), 'job')} {comes} to be in another queue"
 
 
 def _warned(found: Review) -> Iterator[str]:

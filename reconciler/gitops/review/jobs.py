@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from reconciler.gitops.review.queue_names import in_queues_of
 from reconciler.gitops.review.side import Played
 from reconciler.model.review_findings import LOST_DECIMALS, JobChange, Loss, Outcome, Unrestartable
 from solver.model.quantities import Instant, MilliGpu
@@ -58,14 +59,15 @@ def unrestartable_jobs(snapshot: Snapshot, base: Played, head: Played) -> Iterat
 
 def _refusals(snapshot: Snapshot, side: Played) -> Mapping[JobName, tuple[AnyReason, ...]]:
     """Why each running job could never start again; () where it could, and for jobs that hold nothing."""
-    limited = with_pool_limits(msgspec.structs.replace(side.snapshot, jobs=snapshot.jobs), side.policy)
+    jobs = in_queues_of(side.policy, snapshot.jobs)
+    limited = with_pool_limits(msgspec.structs.replace(side.snapshot, jobs=jobs), side.policy)
     gate = gate_of(limited, side.policy, RoundCache())
     return {job.name: gate.admit(job).reasons if job.placement else () for job in limited.jobs}
 
 
 def losses(snapshot: Snapshot, side: Played) -> Mapping[JobName, Loss]:
     """What jobs that run now give up first, if they do, in the next round or ahead."""
-    queues = {job.name: job.spec.queue for job in snapshot.jobs}
+    queues = {job.name: job.spec.queue for job in side.snapshot.jobs}
     running = {job.name for job in snapshot.jobs if job.placement}
     found: dict[JobName, Loss] = {}
     for known in (*_given_up_now(snapshot.time, side), *side.ahead.given_up):

@@ -59,7 +59,7 @@ def _lines_of(document: str, *revisions: Compiled) -> Fields:
     queues = [queue for revision in revisions if kind == "Queue" and (queue := revision.policy.queue(name))]
     quotas = {f"quota[{entry.gpu_type}]": entry.origin for queue in queues for entry in queue.quota}
     listed = (entry for queue in queues for entry in queue.access.namespaces)
-    return quotas | {f"access.namespaces[{entry.name}]": entry.origin for entry in listed}
+    return quotas | {f"access.namespaces[{entry.title}]": entry.origin for entry in listed}
 
 
 def documents_of(compiled: Compiled) -> dict[str, Fields]:
@@ -108,11 +108,13 @@ def flat(value: Any, path: str = "") -> dict[str, str]:
 
 
 _LISTED: Final = "listed"
-_NOT_MEANING = ("name", "origin", "gpuType")
+_NOT_MEANING = ("name", "origin", "gpuType", "selector")
 """What a document or an entry is called, and where it stands."""
 
 
 def _name_of(entry: Any, number: int) -> str:
+    if isinstance(entry, dict) and "selector" in entry:
+        return ",".join(sorted(f"{key}={value}" for key, value in entry["selector"]["matchLabels"].items()))
     return str(entry.get("gpuType", entry.get("name", number))) if isinstance(entry, dict) else str(number)
 
 

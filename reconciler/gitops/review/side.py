@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.control.islands import with_reported_islands
 from reconciler.documents.repository import Compiled
+from reconciler.gitops.review.queue_names import in_queues_of
 from reconciler.model.declared_nodes import redeclared
 from solver.milp.optimiser import Optimiser
 from solver.model.cluster import Node
@@ -51,7 +52,9 @@ def play(snapshot: Snapshot, side: ReviewSide, base: Iterable[Node], optimiser: 
 
     The estimates that a round makes for waiting jobs are left out: the rounds to come say when they start.
     """
-    seen, policy = on_inventory(snapshot, side.compiled.nodes, base), side.compiled.policy
+    policy = side.compiled.policy
+    seen = on_inventory(snapshot, side.compiled.nodes, base)
+    seen = msgspec.structs.replace(seen, jobs=in_queues_of(policy, seen.jobs))
     unasked = msgspec.structs.replace(policy.scheduling, estimated_jobs=0)
     plan = solve(seen, msgspec.structs.replace(policy, scheduling=unasked), optimiser)
     return Played(side, seen, standing(seen, policy)[0], plan, project(seen, plan, policy, side.commit))

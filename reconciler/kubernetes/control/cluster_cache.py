@@ -28,7 +28,7 @@ from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.pod_view import PodIndex, PodView
 from reconciler.kubernetes.objects.pod_volumes import PodVolumes
 from reconciler.kubernetes.objects.podgroups import GROUPS
-from reconciler.kubernetes.objects.queue_names import LOCAL_QUEUES, LocalQueue
+from reconciler.kubernetes.objects.queue_names import LOCAL_QUEUES, LocalQueue, NamespaceObject
 from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.resource import NODES, PODS, VOLUME_CLAIMS, Resource
 from reconciler.kubernetes.objects.sharing import PodSharing
@@ -63,6 +63,7 @@ CSI_NODES = Resource("storage.k8s.io/v1", "csinodes")
 CSI_DRIVERS = Resource("storage.k8s.io/v1", "csidrivers")
 CAPACITIES = Resource("storage.k8s.io/v1", "csistoragecapacities")
 RESOURCE_QUOTAS = Resource("v1", "resourcequotas")
+NAMESPACES = Resource("v1", "namespaces")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "priorityclasses")
 
 
@@ -97,6 +98,7 @@ class ClusterCache:
             needed=True,
         )
         self.watch((RESOURCE_QUOTAS,), ResourceQuota, lambda one: self._world.quota(one.before, one.after))
+        self.watch((NAMESPACES,), NamespaceObject, lambda one: self._world.namespace(one.before, one.after))
         self.budgets = self.watch((BUDGETS,), Budget, needed=True)
         self.claims = self.watch((CLAIMS,), ResourceClaim, lambda one: self.devices.claim(one.before, one.after))
         self.watch((SLICES,), ResourceSlice, lambda one: self.devices.slice(one.before, one.after))

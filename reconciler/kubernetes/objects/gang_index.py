@@ -11,7 +11,7 @@ from reconciler.kubernetes.objects.membership import GangKey, Membership, member
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
 from reconciler.kubernetes.objects.pods import PodTask, task_of
-from reconciler.kubernetes.objects.queue_names import LocalName, LocalQueue, QueueNames
+from reconciler.kubernetes.objects.queue_names import LocalName, LocalQueue, NamespaceObject, QueueNames
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.kubernetes.objects.workload_groups import group_name
 from solver.policy.namespace_rules import NamespaceRules
@@ -128,6 +128,12 @@ class GangIndex:
         self._renamed |= {known.namespace for known in (before, after) if known}
         return self._queues.change(before, after)
 
+    def namespace(self, before: NamespaceObject | None, after: NamespaceObject | None) -> bool:
+        """A Namespace came, changed, or went; whether it makes a difference."""
+        differs = self._queues.change_namespace(before, after)
+        self._renamed |= {known.metadata.name for known in (before, after) if known and differs}
+        return differs
+
     def declare(self, rules: NamespaceRules) -> None:
         """What the policy says of namespaces now."""
         if self._queues.declare(rules):
@@ -173,11 +179,15 @@ class GangIndex:
         """With the queues and classes that its names mean in its namespace."""
         namespace = gang.key.namespace
         local = {named for named in gang.named_queues if isinstance(named, LocalName)}
+        default = self._queues.default_queue(namespace)
+        by_policy = {named for named in local if self._queues.is_of_policy(namespace, named)}
         return replace(
             gang,
-            queue_else=self._queues.default_queue(namespace) or self._whose.queue,
+            queue_else=default or self._whose.queue,
             meant={named: self._queues.queue_called(namespace, named) for named in local},
             stamped=self._stamped,
+            namespace_labels=self._queues.labels_of(namespace),
+            meant_by_policy=frozenset(by_policy | ({""} if default else set())),
         )
 
     def _task(self, pod: Pod) -> PodTask:

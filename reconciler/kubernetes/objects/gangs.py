@@ -49,7 +49,8 @@ class LivePods:
     `comes_later`: of what else than its controller makes it a gang, what that controller makes in turn, and has not made yet.
     `queue_else`: its queue where none is named; `meant`: the queue that is meant by each LocalName. `stamped`: what
     `priorityClassName` may say without anybody having named a class: the cluster's default (`globalDefault`), where the policy has
-    no class of that name.
+    no class of that name. `namespace_labels`: those of its namespace, each as KEY=VALUE.
+    `meant_by_policy`: the LocalNames of which the policy says which queue they mean; "" stands for none.
     """
 
     key: GangKey
@@ -65,6 +66,8 @@ class LivePods:
     stamped: frozenset[str] = frozenset()
     asked: int | None = None
     admitted: str = ""
+    namespace_labels: tuple[str, ...] = ()
+    meant_by_policy: frozenset[str] = frozenset()
 
     @cached_property
     def tasks(self) -> tuple[PodTask, ...]:
@@ -97,6 +100,13 @@ class LivePods:
         objects = (self.group, self.controller)
         yield from (task.queue for task in self._speaking if task.queue)
         yield from (known.queue for known in objects if known and known.queue)
+
+    @property
+    def queue_called(self) -> str | None:
+        """The name that counts as its queue's, where the policy says which queue is meant; "": none is named. None: it does not."""
+        named = next(self.named_queues, "")
+        is_own = bool(named) and not isinstance(named, LocalName)
+        return str(named) if named in self.meant_by_policy and not is_own else None
 
     def _meant(self, named: str) -> str:
         return self.meant.get(named, named) if isinstance(named, LocalName) else named

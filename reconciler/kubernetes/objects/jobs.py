@@ -378,6 +378,8 @@ def _job(
         # What takes a pod's place is another one: of what the first was promised it knows nothing.
         leaves="unpromised" if placement else "freely",
         namespace=gang.key.namespace,
+        namespace_labels=gang.namespace_labels,
+        queue_called=gang.queue_called,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from reconciler.kubernetes.objects.object_kinds import ObjectKind
 from reconciler.kubernetes.objects.resource import Resource
 from reconciler.kubernetes.objects.wire import Meta, Wire
+from solver.model.workload import KubernetesNamespace
 from solver.policy.namespace_rules import NO_RULES, NamespaceRules
 
 
@@ -22,6 +23,18 @@ class LocalQueue(NamedTuple):
     namespace: str
     name: str
     queue: str
+
+
+class NamespaceObject(Wire, frozen=True):
+    """A Namespace."""
+
+    metadata: Meta
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """As rules for namespaces read them, each as KEY=VALUE, sorted; without its name, which the API server writes there too."""
+        labels = self.metadata.labels
+        return tuple(sorted(f"{key}={value}" for key, value in labels.items() if key != "kubernetes.io/metadata.name"))
 
 
 class _LocalQueueSpec(Wire, frozen=True):
@@ -41,11 +54,12 @@ LOCAL_QUEUES: Final = ObjectKind(
 
 
 class QueueNames:
-    """The LocalQueues of a cluster while they come and go, and what the policy says of namespaces beside them."""
+    """The namespaces and LocalQueues of a cluster while they come and go, and what the policy says of namespaces beside them."""
 
     def __init__(self) -> None:
         self._rules = NO_RULES
         self._local: dict[tuple[str, str], str] = {}
+        self._labels: dict[str, tuple[str, ...]] = {}
 
     @property
     def local_queues(self) -> tuple[LocalQueue, ...]:
@@ -65,14 +79,33 @@ class QueueNames:
             self._local[after.namespace, after.name] = after.queue
         return before != after
 
+    def change_namespace(self, before: NamespaceObject | None, after: NamespaceObject | None) -> bool:
+        """A Namespace came, changed, or went; whether it has other labels."""
+        if before:
+            self._labels.pop(before.metadata.name, None)
+        if after and after.labels:
+            self._labels[after.metadata.name] = after.labels
+        return (before.labels if before else ()) != (after.labels if after else ())
+
+    def labels_of(self, namespace: str) -> tuple[str, ...]:
+        """Those that a namespace has; none of one that is not there, or while Namespaces may not be read."""
+        return self._labels.get(namespace, ())
+
+    def is_of_policy(self, namespace: str, name: str) -> bool:
+        """Whether the policy may say which queue pods mean by a LocalName: there is no such LocalQueue."""
+        return (namespace, name) not in self._local
+
     def queue_called(self, namespace: str, name: str) -> str:
         """The queue that pods mean by a LocalName. An object goes before the policy, as its own name does before all others."""
-        return self._local.get((namespace, name)) or self._rules.local_queue(namespace, name) or str(name)
+        return self._local.get((namespace, name)) or self._rules.local_queue(self._named(namespace), name) or str(name)
 
     def default_queue(self, namespace: str) -> str:
         """The queue of pods that name none; "": there is none."""
-        return self._rules.default_queue(namespace) or ""
+        return self._rules.default_queue(self._named(namespace)) or ""
+
+    def _named(self, namespace: str) -> KubernetesNamespace:
+        return KubernetesNamespace(namespace, self.labels_of(namespace))
 
 
 def _names_in(rules: NamespaceRules) -> list[tuple[str, str, bool, tuple[str, ...]]]:
-    return [(queue, access.name, access.default, access.local_queues) for queue, access in rules.entries]
+    return [(queue, access.title, access.default, access.local_queues) for queue, access in rules.entries]

@@ -25,7 +25,7 @@ from reconciler.kubernetes.objects.node_troubles import NodeTrouble, trouble_of
 from reconciler.kubernetes.objects.nodes import PublishedGpus
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.kubernetes.objects.podgroups import Group
-from reconciler.kubernetes.objects.queue_names import LocalQueue
+from reconciler.kubernetes.objects.queue_names import LocalQueue, NamespaceObject
 from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.start_sequence import StartSequence
@@ -107,6 +107,10 @@ class ClusterModel:
     def local_queue(self, before: LocalQueue | None, after: LocalQueue | None) -> bool:
         """A LocalQueue; whether it makes a difference: one does to what pods of its namespace call their queues."""
         return self._gathering.local_queue(before, after)
+
+    def namespace(self, before: NamespaceObject | None, after: NamespaceObject | None) -> bool:
+        """A Namespace; whether it makes a difference: its labels do, to which queues its pods may be of."""
+        return self._gathering.namespace(before, after)
 
     def quota(self, before: ResourceQuota | None, after: ResourceQuota | None) -> bool:
         """A ResourceQuota; whether it makes a difference: one does to gangs that wait for pods in its namespace."""
@@ -307,12 +311,18 @@ def cluster_of(
     classes: Iterable[str] = (),
     namespaces: NamespaceRules = NO_RULES,
     local_queues: Iterable[LocalQueue] = (),
+    labelled: Iterable[NamespaceObject] = (),
 ) -> KubernetesCluster:
-    """The world that these objects are, whatever order they come in. `declared`, `classes`, `namespaces`: what Git declares."""
+    """The world that these objects are, whatever order they come in. `declared`, `classes`, `namespaces`: what Git declares.
+
+    `labelled`: the Namespaces.
+    """
     world = ClusterModel(whose)
     world.declare(declared, classes, namespaces)
     for local in local_queues:
         world.local_queue(None, local)
+    for namespace in labelled:
+        world.namespace(None, namespace)
     for known in priority_classes:
         world.priority_class(None, known)
     for node in nodes:

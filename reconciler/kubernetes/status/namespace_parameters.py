@@ -6,6 +6,8 @@ Few keys, since the API server reads them all for each pod; in them words with a
   one priority class alone. `beginnings`: the same for entries with a star, each as `vision-*=QUEUE`.
 - `localNames`: a line for each namespace with what it calls queues beside their own names, as `NAME=QUEUE`. `sharedNames`: the same
   for entries with a star, each as `vision-*/NAME=QUEUE`.
+- `selectors`: a line for each selector, which begins with its labels, each as `KEY=VALUE` and a comma between them; the rest is as
+  in `namespaces`. `selectedNames`: likewise, and the rest is as in `localNames`.
 - `closed`: the leaves that are open to listed namespaces alone. `unlisted`: allowed or refused. `classes`: those of the policy.
 
 A line begins with its namespace, and a line break stands before the first one too: so a single search finds it.
@@ -21,7 +23,7 @@ from typing import Final
 from reconciler.kubernetes.objects.queue_names import LocalQueue
 from solver.model.workload import QueueName
 from solver.policy.namespace_rules import QueueEntry
-from solver.policy.policy import Policy
+from solver.policy.policy import NamespaceAccess, Policy
 from solver.policy.tree import QueueTree
 
 BYTES_MAX: Final = 900_000
@@ -39,26 +41,21 @@ def parameters_of(policy: Policy, local_queues: Iterable[LocalQueue]) -> dict[st
     tree = QueueTree.of(policy)
     if not tree.namespaces.say_something:
         return None
-    own, local = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-    beginnings, shared = list[str](), list[str]()
-    for entry in _closest_first(tree.namespaces.entries):
-        beginning, star, _ = entry.access.name.partition("*")
-        for word in _leaves(tree, entry):
-            (beginnings if star else own[beginning]).append(f"{beginning}*={word}" if star else word)
+    open_to, called = _Words("="), _Words("/")
     for known in local_queues:
-        local[known.namespace] += [f"{known.name}={known.queue}"]
-    for entry in _closest_first(tree.namespaces.entries):
-        beginning, star, _ = entry.access.name.partition("*")
-        for name in entry.access.local_queues:
-            word = f"{name}={entry.queue}"
-            (shared if star else local[beginning]).append(f"{beginning}*/{word}" if star else word)
+        called.by_name[known.namespace] += [f"{known.name}={known.queue}"]
+    for entry in sorted(tree.namespaces.entries, key=lambda entry: entry.access.closeness, reverse=True):
+        open_to.add(entry.access, _leaves(tree, entry))
+        called.add(entry.access, (f"{name}={entry.queue}" for name in entry.access.local_queues))
     closed = sorted(name for name in filter(tree.is_leaf, tree.by_name) if _is_closed(tree, name))
     data = {
         "unlisted": tree.namespaces.unlisted,
-        "namespaces": _lines(own),
-        "beginnings": " ".join(beginnings),
-        "localNames": _lines(local),
-        "sharedNames": " ".join(shared),
+        "namespaces": _lines(open_to.by_name),
+        "beginnings": " ".join(open_to.by_beginning),
+        "selectors": _lines(open_to.by_labels),
+        "localNames": _lines(called.by_name),
+        "sharedNames": " ".join(called.by_beginning),
+        "selectedNames": _lines(called.by_labels),
         "closed": " ".join(closed),
         "classes": " ".join(known.name for known in policy.priority_classes),
     }
@@ -66,11 +63,27 @@ def parameters_of(policy: Policy, local_queues: Iterable[LocalQueue]) -> dict[st
 
 
 def _lines(words: Mapping[str, Iterable[str]]) -> str:
-    return "".join(f"\n{namespace} {' '.join(words[namespace])}" for namespace in sorted(words)) + "\n" * bool(words)
+    return "".join(f"\n{named} {' '.join(words[named])}" for named in words) + "\n" * bool(words)
 
 
-def _closest_first(entries: Iterable[QueueEntry]) -> list[QueueEntry]:
-    return sorted(entries, key=lambda entry: entry.access.closeness, reverse=True)
+class _Words:
+    """What is said of namespaces, by how they are meant: by their names, how these begin, or labels; of each the closest first."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        """After the star of a beginning."""
+        self.by_name = defaultdict[str, list[str]](list)
+        self.by_labels = defaultdict[str, list[str]](list)
+        self.by_beginning: list[str] = []
+
+    def add(self, access: NamespaceAccess, words: Iterable[str]) -> None:
+        for word in words:
+            if access.selector is not None:
+                self.by_labels[access.title].append(word)
+            elif access.name.endswith("*"):
+                self.by_beginning.append(f"{access.name}{self._mark}{word}")
+            else:
+                self.by_name[access.name].append(word)
 
 
 def _leaves(tree: QueueTree, entry: QueueEntry) -> Iterator[str]:

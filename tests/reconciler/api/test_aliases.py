@@ -178,8 +178,17 @@ def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
     """What is new in a job, or in flight, is not published before somebody has decided how."""
     hidden = {"name", "user", "spec", "held_by"}
     carried = {"submitted_at", "phase", "attempt", "started_at", "placement", "time_limit", "evicted_at"}
-    # A namespace is carried as queues are: a change of what they list is planned by its name.
-    carried |= {"served_gpu_ms", "boosted", "saved_at", "leaves", "namespace", "quiet"}
+    # A namespace is carried as queues are: a change of what they list is planned by its name and labels, and by how pods name them.
+    carried |= {
+        "served_gpu_ms",
+        "boosted",
+        "saved_at",
+        "leaves",
+        "namespace",
+        "namespace_labels",
+        "queue_called",
+        "quiet",
+    }
     assert set(Job.__struct_fields__) == hidden | carried
     left_out_or_hidden = {"command", "env", "secrets", "container", "working_directory", "depends_on", "array", "data"}
     assert set(JobSpec.__struct_fields__) - left_out_or_hidden == {

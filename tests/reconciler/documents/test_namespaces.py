@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from solver.model.workload import KubernetesNamespace
 from solver.policy.namespace_rules import NamespaceRules
 from tests.reconciler.documents.repository import POOL, codes, queue, reading
 
@@ -13,6 +14,10 @@ FILES = {"policies/batch.yaml": CLASS, "cluster-state/big.yaml": POOL}
 
 def listing(entries: str, more: str = "") -> str:
     return f"{{access: {{namespaces: [{entries}]}}{more}}}"
+
+
+def selecting(labels: str, more: str = "") -> str:
+    return listing(f"{{selector: {{matchLabels: {{{labels}}}}}{more}}}")
 
 
 def files(**queues: str) -> dict[str, str]:
@@ -48,12 +53,28 @@ def test_the_closest_entry_gives_the_default_queue_and_the_names() -> None:
         c=listing("{name: lab-7*, default: true, localQueues: [main]}"),
         d=listing("{name: lab-7, default: true}, {name: lab-8}"),
     )
-    assert [rules.default_queue(name) for name in ("x", "lab", "lab-1", "lab-77", "lab-7", "lab-8")] == [
+    assert [
+        rules.default_queue(KubernetesNamespace(name)) for name in ("x", "lab", "lab-1", "lab-77", "lab-7", "lab-8")
+    ] == [
         *("a", "a", "b", "c", "d", "b"),
     ]
-    assert [rules.local_queue(name, "main") for name in ("x", "lab-1", "lab-7")] == ["a", "a", "c"]
-    assert rules.local_queue("x", "other") is None
-    assert rules_of(a="{}").default_queue("x") is None
+    assert [rules.local_queue(KubernetesNamespace(name), "main") for name in ("x", "lab-1", "lab-7")] == ["a", "a", "c"]
+    assert rules.local_queue(KubernetesNamespace("x"), "other") is None
+    assert rules_of(a="{}").default_queue(KubernetesNamespace("x")) is None
+
+
+def test_a_name_is_closer_than_labels_and_more_labels_than_fewer_and_any_than_a_beginning() -> None:
+    rules = rules_of(
+        a=listing("{name: lab-*, default: true, localQueues: [main]}"),
+        b=listing("{selector: {matchLabels: {team: vision}}, default: true, localQueues: [main]}"),
+        c=listing("{selector: {matchLabels: {tier: gpu, team: vision}}, default: true}"),
+        d=listing("{name: lab-7, default: true}"),
+    )
+    some, more = ("env=x", "team=vision"), ("team=vision", "tier=gpu")
+    spaces = [("lab-1", ()), ("lab-1", some), ("lab-1", more), ("lab-7", more), ("x", some), ("x", ("team=vis",))]
+    found = [rules.default_queue(KubernetesNamespace(*space)) for space in spaces]
+    assert found == ["a", "b", "c", "d", "b", None]
+    assert rules.local_queue(KubernetesNamespace("lab-1", more), "main") == "b"
 
 
 @pytest.mark.parametrize(
@@ -89,6 +110,37 @@ def test_the_closest_entry_gives_the_default_queue_and_the_names() -> None:
             listing("{name: w, localQueues: [main]}"),
             [],
         ),
+        (selecting("team: a"), selecting("team: b"), []),
+        (selecting("team: a, example.com/tier: ''"), "{}", []),
+        (listing("{name: v, selector: {matchLabels: {team: a}}}"), "{}", [("a.yaml:4:30", "choose-one")]),
+        (listing("{selector: {}}"), "{}", [("a.yaml:4:31", "missing-field")]),
+        (selecting(""), "{}", [("a.yaml:4:55", "out-of-range")]),
+        (selecting("team: a b"), "{}", [("a.yaml:4:62", "malformed")]),
+        (selecting("Team/x/y: a"), "{}", [("a.yaml:4:56", "malformed")]),
+        (selecting("team: 7"), "{}", [("a.yaml:4:62", "wrong-type")]),
+        (selecting("kubernetes.io/metadata.name: v"), "{}", [("a.yaml:4:85", "label-is-the-name")]),
+        (
+            listing("{selector: {matchExpressions: []}}"),
+            "{}",
+            [("a.yaml:4:31", "missing-field"), ("a.yaml:4:42", "unknown-field")],
+        ),
+        (
+            listing("{selector: {matchLabels: {team: a}}}, {selector: {matchLabels: {team: a}}}"),
+            "{}",
+            [("a.yaml:4:79", "duplicate-namespace")],
+        ),
+        (
+            selecting("team: a", ", default: true"),
+            selecting("team: a", ", default: true"),
+            [("b.yaml:4:76", "second-default-queue")],
+        ),
+        (
+            selecting("team: a", ", default: true, localQueues: [m, main]"),
+            selecting("tier: gpu", ", default: true, localQueues: [main]"),
+            [("b.yaml:4:78", "second-default-queue"), ("b.yaml:4:98", "second-local-queue")],
+        ),
+        (selecting("team: a", ", default: true"), selecting("team: a, tier: gpu", ", default: true"), []),
+        (selecting("team: a, tier: x", ", default: true"), selecting("team: b, env: y", ", default: true"), []),
     ],
 )
 def test_what_is_wrong_has_its_place(a: str, b: str, problems: list[tuple[str, str]]) -> None:

@@ -38,7 +38,7 @@ def test_a_retry_policy_is_compiled_and_found_by_its_name() -> None:
         ("{rules: [{on: {signals: [SIGSEGV, SIGKIL]}, action: retry}]}", [("r.yaml:4:41", "unknown-signal")]),
         ("{rules: [{on: {exitCodes: [], kinds: [node]}, action: retry}]}", [("r.yaml:4:33", "out-of-range")]),
         ("{rules: [{on: {kinds: [nodes]}, action: retry}]}", [("r.yaml:4:30", "unknown-value")]),
-        ("{rules: [{on: {}, action: retry}]}", [("r.yaml:4:21", "invalid-value")]),
+        ("{rules: [{on: {}, action: retry}]}", [("r.yaml:4:21", "out-of-range")]),
         ("{rules: [{on: {exitCodes: [1], signals: [SIGHUP]}, action: fail}]}", [("r.yaml:4:47", "never-both")]),
         (
             "{rules: [{on: {exitCodes: [1]}, action: fail}, {on: {exitCodes: [1]}, action: retry}]}",

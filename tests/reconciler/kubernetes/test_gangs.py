@@ -491,6 +491,11 @@ def test_a_namespace_has_a_queue_by_default_and_names_of_its_own(
     job = the_gang(cluster(NODES, [sent], namespaces=RULES, local_queues=local_queues)).job
     assert job is not None
     assert (job.namespace, job.spec.queue, type(job.spec.queue)) == ("vision", queue, str)
+    named, by_object = labels.get(KUEUE, ""), {one.name for one in local_queues if one.namespace == "vision"}
+    is_own = bool(labels) and KUEUE not in labels
+    called = None if is_own or "quorate.dev/queue" in labels or named in by_object else named
+    assert job.queue_called == called
+    assert NamespaceRules(RULES.entries).queue_of(job) == queue
 
 
 def test_what_makes_pods_may_name_a_local_queue_too() -> None:

@@ -17,7 +17,8 @@ from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.leader import Leadership
 from reconciler.kubernetes.client.refusals import NotFoundError, UnreachableError
 from reconciler.kubernetes.control.namespace_publication import NamespacePublication
-from reconciler.kubernetes.objects.queue_names import LocalQueue, QueueNames
+from reconciler.kubernetes.objects.queue_names import LocalQueue, NamespaceObject, QueueNames
+from reconciler.kubernetes.objects.wire import Meta
 from reconciler.kubernetes.status.namespace_parameters import (
     BYTES_MAX,
     WORDS_MAX,
@@ -27,10 +28,11 @@ from reconciler.kubernetes.status.namespace_parameters import (
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.ledger import NotLeaderError
 from solver.model.quantities import Instant
-from solver.model.workload import QueueName
+from solver.model.workload import KubernetesNamespace, QueueName
 from solver.policy.namespace_rules import NamespaceRules
 from solver.policy.policy import (
     NamespaceAccess,
+    NamespaceSelector,
     Policy,
     PriorityClass,
     Queue,
@@ -44,22 +46,27 @@ from tests.drawn import worlds
 
 PARENTS = {"org": None, "left": "org", "right": "org", "r1": "right", "r2": "right", "alone": None}
 LEAVES = ("left", "r1", "r2", "alone")
-NAMESPACES = ("vision", "vision-2", "lab-7", "guests")
+NAMESPACES = {"vision": ("team=a",), "vision-2": ("team=a", "tier=gpu"), "lab-7": ("tier=gpu",), "guests": ()}
+"""With their labels."""
 CLASSES = ("", "batch", "training")
 NAMES = ("main", "fast", "left")
 
-entries = st.builds(
-    NamespaceAccess,
-    st.sampled_from(["vision", "vision-*", "lab-*", "lab-7", "*"]),
-    st.none() | st.sampled_from([("batch",), ("batch", "training")]),
-    local_queues=st.sampled_from([(), ("main",), ("main", "fast")]),
+more = {
+    "priority_classes": st.none() | st.sampled_from([("batch",), ("batch", "training")]),
+    "local_queues": st.sampled_from([(), ("main",), ("main", "fast")]),
+}
+selectors = st.builds(
+    NamespaceSelector, st.sampled_from([{"team": "a"}, {"tier": "gpu"}, {"team": "a", "tier": "gpu"}])
 )
+entries = st.builds(
+    NamespaceAccess, st.sampled_from(["vision", "vision-*", "lab-*", "lab-7", "*"]), **more
+) | st.builds(NamespaceAccess, selector=selectors, **more)
 
 
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
     def queue(name: str, parent: str | None) -> Queue:
-        listed = draw(st.lists(entries, max_size=2, unique_by=lambda entry: entry.name))
+        listed = draw(st.lists(entries, max_size=2, unique_by=lambda entry: entry.title))
         above = QueueName(parent) if parent else None
         return Queue(QueueName(name), above, access=QueueAccess(namespaces=tuple(listed)))
 
@@ -69,7 +76,7 @@ def policies(draw: st.DrawFn) -> Policy:
 
 
 local_queues = st.lists(
-    st.builds(LocalQueue, st.sampled_from(NAMESPACES), st.sampled_from(NAMES), st.sampled_from(LEAVES)),
+    st.builds(LocalQueue, st.sampled_from(sorted(NAMESPACES)), st.sampled_from(NAMES), st.sampled_from(LEAVES)),
     unique_by=lambda local: (local.namespace, local.name),
     max_size=3,
 )
@@ -88,10 +95,14 @@ class Reader:
         _, found, rest = self.data.get(key, "").partition(f"\n{namespace} ")
         return rest.partition("\n")[0].split(" ") if found else []
 
+    def by_labels(self, key: str, namespace: str) -> list[str]:
+        lines = [line.split(" ") for line in self.data.get(key, "").split("\n") if line]
+        return [word for line in lines if set(line[0].split(",")) <= set(NAMESPACES[namespace]) for word in line[1:]]
+
     def lets_in(self, namespace: str, queue: str, priority_class: str) -> bool:
         split = [word.split("*=") for word in self.words("beginnings")]
         found = [word for beginning, word in split if namespace.startswith(beginning)]
-        found += self.line("namespaces", namespace)
+        found += self.line("namespaces", namespace) + self.by_labels("selectors", namespace)
         if not found:
             return self.data["unlisted"] == "allowed" and queue not in self.words("closed")
         here = [word for word in found if word == queue or word.startswith(f"{queue}:")]
@@ -99,7 +110,7 @@ class Reader:
 
     def meant(self, namespace: str, name: str) -> str:
         split = [word.split("*/") for word in self.words("sharedNames")]
-        found = self.line("localNames", namespace)
+        found = self.line("localNames", namespace) + self.by_labels("selectedNames", namespace)
         found += [word for beginning, word in split if namespace.startswith(beginning)]
         return next((word.split("=")[1] for word in found if word.startswith(f"{name}=")), name)
 
@@ -115,10 +126,13 @@ def test_pods_that_are_let_in_are_those_that_rounds_let_in(policy: Policy, local
     names.declare(NamespaceRules.of(policy))
     for one in local:
         names.change(None, one)
-    for namespace in NAMESPACES:
+    for namespace, labels in NAMESPACES.items():
+        metadata = Meta(namespace, labels=dict(label.split("=") for label in labels))
+        names.change_namespace(None, NamespaceObject(metadata))
+        labelled = KubernetesNamespace(namespace, labels)
         for queue in LEAVES:
             for known in CLASSES:
-                bar = barred(tree, QueueName(queue), namespace, known)
+                bar = barred(tree, QueueName(queue), labelled, known)
                 # A pod that names no class may have one by its PodGroup: what the queue lets in for some class is let in.
                 may = bar is None or (not known and bar.kind == "class")
                 assert told.lets_in(namespace, queue, known) == may, (namespace, queue, known)

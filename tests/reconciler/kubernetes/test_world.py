@@ -12,14 +12,14 @@ from reconciler.kubernetes.objects.cluster import ClusterIndex, KubernetesCluste
 from reconciler.kubernetes.objects.controllers import Controller, controller_of
 from reconciler.kubernetes.objects.disruption import KubePriorityClass
 from reconciler.kubernetes.objects.podgroups import Group, group_of
-from reconciler.kubernetes.objects.queue_names import LocalQueue
+from reconciler.kubernetes.objects.queue_names import LocalQueue, NamespaceObject
 from reconciler.kubernetes.objects.quotas import ResourceQuota
 from reconciler.kubernetes.objects.wire import KubeNode, Pod, read
 from reconciler.kubernetes.objects.world import ClusterModel, cluster_of
 from solver.model.document import encode
 from solver.model.workload import JobName, QueueName
 from solver.policy.namespace_rules import NO_RULES, NamespaceRules, QueueEntry
-from solver.policy.policy import NamespaceAccess
+from solver.policy.policy import NamespaceAccess, NamespaceSelector
 from tests.drawn import worlds
 from tests.reconciler.kubernetes.samples import Sent, node, pod, queued
 
@@ -100,10 +100,12 @@ RULES = st.sampled_from(
             (("a", NamespaceAccess("vision", default=True)),),
             (("a", NamespaceAccess("*", default=True)), ("b", NamespaceAccess("other", local_queues=("main",)))),
             (("b", NamespaceAccess("*", local_queues=("main",))), ("a", NamespaceAccess("vision", default=True))),
+            (("b", NamespaceAccess(selector=NamespaceSelector({"team": "a"}), default=True, local_queues=("main",))),),
         )
     ]
 )
-Kind = Literal["pod", "node", "group", "controller", "priority_class", "local_queue", "declare", "look"]
+LABELLED = st.tuples(st.sampled_from(["vision", "other"]), st.sampled_from(["a", "b"]))
+Kind = Literal["pod", "node", "group", "controller", "priority_class", "local_queue", "namespace", "declare", "look"]
 
 
 class Deed(NamedTuple):
@@ -128,6 +130,7 @@ DEEDS = st.lists(
         deeds("controller", JOBS),
         deeds("priority_class", CLASSES),
         deeds("local_queue", LOCAL_QUEUES),
+        deeds("namespace", LABELLED),
         deeds("declare", st.tuples(st.sets(st.sampled_from(["usual", "other"])), RULES)),
         deeds("look", st.none()),
     ),
@@ -193,6 +196,13 @@ def sent_class(name: str, is_default: bool) -> KubePriorityClass:
     return read({"metadata": {"name": name}, "value": 1, "globalDefault": is_default}, KubePriorityClass)
 
 
+def a_namespace(name: str, labels: dict[str, str]) -> NamespaceObject:
+    """With the label that the API server gives it."""
+    return read(
+        {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name, **labels}}}, NamespaceObject
+    )
+
+
 class Told:
     """A world, and all objects that it was told of."""
 
@@ -205,6 +215,7 @@ class Told:
             "controller": {},
             "priority_class": {},
             "local_queue": {},
+            "namespace": {},
         }
         self.classes: set[str] = set()
         self.rules = NO_RULES
@@ -236,6 +247,9 @@ class Told:
                 namespace, queue = deed.drawn
                 local = None if deed.deletes else LocalQueue(namespace, "main", queue)
                 self.tell("local_queue", namespace, local)
+            case "namespace":
+                name, team = deed.drawn
+                self.tell("namespace", name, None if deed.deletes else a_namespace(name, {"team": team}))
             case "look":
                 self.world.cluster()
 
@@ -250,6 +264,7 @@ class Told:
             classes=self.classes,
             namespaces=self.rules,
             local_queues=there["local_queue"].values(),
+            labelled=there["namespace"].values(),
         )
 
 
@@ -363,6 +378,32 @@ def test_what_pods_call_their_queues_follows_local_queues_and_the_policy() -> No
     assert queues() == ["c", "c"]
     told.world.declare(())
     assert queues() == ["main", ""]
+
+
+def test_labels_of_a_namespace_are_followed() -> None:
+    told = many()
+    tell_pod(told, pod("local", 1, labels=queued({"kueue.x-k8s.io/queue-name": "main"})))
+    tell_pod(told, pod("default", 1, labels=queued({})))
+    access = NamespaceAccess(selector=NamespaceSelector({"team": "a"}), default=True, local_queues=("main",))
+    told.world.declare((), (), NamespaceRules((QueueEntry(QueueName("c"), access),)))
+
+    def seen() -> list[tuple[str, tuple[str, ...]]]:
+        gangs = told.world.cluster().index.gangs
+        jobs = [gangs[JobName(f"vision.pod.{name}")].job for name in ("local", "default")]
+        return [(job.spec.queue, job.namespace_labels) if job else ("", ()) for job in jobs]
+
+    assert seen() == [("main", ()), ("", ())]
+    assert told.tell("namespace", "vision", a_namespace("vision", {"team": "a", "env": ""}))
+    assert seen() == [("c", ("env=", "team=a"))] * 2
+    work_of(told)
+    assert not told.tell("namespace", "vision", a_namespace("vision", {"env": "", "team": "a"}))
+    assert not told.tell("namespace", "empty", a_namespace("empty", {}))
+    assert told.tell("namespace", "other", a_namespace("other", {"team": "a"}))
+    assert work_of(told) == (0, 0, 0), "no gang is in it"
+    assert told.tell("namespace", "vision", a_namespace("vision", {"team": "b"}))
+    assert seen() == [("main", ("team=b",)), ("", ())]
+    assert told.tell("namespace", "vision", None)
+    assert seen() == [("main", ()), ("", ())]
 
 
 def test_only_what_has_changed_is_made_anew() -> None:

@@ -34,6 +34,7 @@ from solver.plan.plan import Bind, LayerResult, Plan, Release, Starts, Waits
 from solver.policy.ordering import OrderBy, Ordering
 from solver.policy.policy import (
     NamespaceAccess,
+    NamespaceSelector,
     PriorityClass,
     Queue,
     QueueAccess,
@@ -269,7 +270,11 @@ def test_starting_what_a_queue_does_not_let_in_is_found() -> None:
 
 def test_starting_what_a_namespace_may_not_is_found() -> None:
     world = msgspec.structs.replace(
-        WORLD, jobs=tuple(msgspec.structs.replace(known, namespace="vision") for known in WORLD.jobs)
+        WORLD,
+        jobs=tuple(
+            msgspec.structs.replace(known, namespace="vision", namespace_labels=("env=", "team=a"))
+            for known in WORLD.jobs
+        ),
     )
     batch = PriorityClass("batch")
     for listed, unlisted, found in (
@@ -278,6 +283,9 @@ def test_starting_what_a_namespace_may_not_is_found() -> None:
         ((NamespaceAccess("vision-*"),), "allowed", 1),
         ((NamespaceAccess("visio"), NamespaceAccess("vision", ("batch",))), "allowed", 1),
         ((NamespaceAccess("vision", ("batch",)), NamespaceAccess("*")), "allowed", 0),
+        ((NamespaceAccess(selector=NamespaceSelector({"team": "a", "env": ""})),), "refused", 0),
+        ((NamespaceAccess(selector=NamespaceSelector({"team": "a", "tier": "gpu"})),), "allowed", 1),
+        ((NamespaceAccess(selector=NamespaceSelector({"team": "a"}), priority_classes=("batch",)),), "allowed", 1),
         ((), "allowed", 0),
         ((), "refused", 1),
     ):

@@ -15,7 +15,14 @@ from solver.model.workload import Job, QueueName
 from solver.plan.plan import Bind, Inadmissible, Plan, Waits
 from solver.plan.reasons import HeldReason
 from solver.plan.refusals import ClassNotAllowed, NamespaceNotAllowed
-from solver.policy.policy import NamespaceAccess, Policy, QueueAccess, UnlistedNamespaces, policy_of
+from solver.policy.policy import (
+    NamespaceAccess,
+    NamespaceSelector,
+    Policy,
+    QueueAccess,
+    UnlistedNamespaces,
+    policy_of,
+)
 from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.worlds import TYPES, policies, quota_of, snapshots
@@ -71,8 +78,15 @@ def test_no_user_is_lifted_above_a_cap(snapshot: Snapshot, policy: Policy, name:
 PATTERNS = ("vision", "vision-*", "lab-*", "*")
 NAMESPACES = ("", "vision", "vision-2", "lab-7", "guests")
 
-entries = st.builds(
-    NamespaceAccess, st.sampled_from(PATTERNS), st.none() | st.sampled_from([("training",), ("batch", "inference")])
+LABELS = ((), ("team=a",), ("team=a", "tier=gpu"), ("team=b", "tier=gpu"))
+"""Of NAMESPACES but the first, in their order."""
+SELECTORS = ({"team": "a"}, {"tier": "gpu", "team": "a"}, {"tier": "gpu"})
+
+some_classes = st.none() | st.sampled_from([("training",), ("batch", "inference")])
+entries = st.builds(NamespaceAccess, st.sampled_from(PATTERNS), some_classes) | st.builds(
+    NamespaceAccess,
+    priority_classes=some_classes,
+    selector=st.builds(NamespaceSelector, st.sampled_from(SELECTORS)),
 )
 lists = st.lists(st.tuples(st.sampled_from(sorted(BELOW)), entries), max_size=4)
 
@@ -87,7 +101,12 @@ def test_a_namespace_uses_the_queues_that_list_it_and_no_running_job_leaves_for_
         policy = changed(policy, name, access=access)
     scheduling = msgspec.structs.replace(policy.scheduling, unlisted_namespaces=unlisted)
     policy = msgspec.structs.replace(policy, scheduling=scheduling)
-    drawn = [msgspec.structs.replace(job, namespace=data.draw(st.sampled_from(NAMESPACES))) for job in snapshot.jobs]
+    labels = dict(zip(NAMESPACES, ((), *LABELS), strict=True))
+    spaces = [data.draw(st.sampled_from(NAMESPACES)) for _ in snapshot.jobs]
+    drawn = [
+        msgspec.structs.replace(job, namespace=space, namespace_labels=labels[space])
+        for job, space in zip(snapshot.jobs, spaces, strict=True)
+    ]
     world = msgspec.structs.replace(snapshot, jobs=tuple(drawn))
     plan = solve(world, policy, optimise)
     assert violations(world, policy, plan) == ()
@@ -104,8 +123,7 @@ def test_a_namespace_uses_the_queues_that_list_it_and_no_running_job_leaves_for_
 
 def may_use(job: Job, listed: Listed, unlisted: UnlistedNamespaces) -> bool:
     """By the rule's own words."""
-    means = {"vision": "vision", "vision-*": "vision-", "lab-*": "lab-", "*": ""}
-    everywhere = [(queue, entry) for queue, entry in listed if fits(job.namespace, means[entry.name], entry.name)]
+    everywhere = [(queue, entry) for queue, entry in listed if fits(job, entry)]
     on_path = [queue for queue, _ in listed if job.spec.queue in BELOW[queue]]
     if not job.namespace:
         return True
@@ -118,8 +136,12 @@ def may_use(job: Job, listed: Listed, unlisted: UnlistedNamespaces) -> bool:
     )
 
 
-def fits(namespace: str, beginning: str, pattern: str) -> bool:
-    return namespace.startswith(beginning) if pattern.endswith("*") else namespace == beginning
+def fits(job: Job, entry: NamespaceAccess) -> bool:
+    beginning = {"vision": "vision", "vision-*": "vision-", "lab-*": "lab-", "*": ""}.get(entry.name, "")
+    if entry.selector:
+        there = dict(label.split("=") for label in job.namespace_labels)
+        return {**there, **entry.selector.match_labels} == there
+    return job.namespace.startswith(beginning) if entry.name.endswith("*") else job.namespace == beginning
 
 
 def changed(policy: Policy, name: str, **fields: object) -> Policy:

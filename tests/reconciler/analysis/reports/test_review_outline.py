@@ -15,6 +15,7 @@ from reconciler.model.review_findings import (
     FieldChange,
     JobChange,
     QueueChange,
+    Requeued,
     Review,
     Stranded,
     Unrestartable,
@@ -200,6 +201,19 @@ def test_jobs_on_nodes_that_are_removed_are_told() -> None:
     assert "bert  research/vision    48  n0, n1, n2, n3 and 2 more" in text(outline_of(found, PATHS, str))
     (problem,) = review_problems(found, PATHS)
     assert (problem.code, problem.severity) == ("node-removed-in-use", "warning")
+
+
+def test_jobs_that_come_to_be_in_another_queue_are_told() -> None:
+    default = Requeued(JobName("bert"), "core", "", MilliGpu(8000), VISION, None)
+    local = Requeued(JobName("gpt"), "core", "main", MilliGpu(4000), None, VISION)
+    found = msgspec.structs.replace(unchanged(), requeued=(default, local))
+    assert said(found)[0] == "main → main: 2 jobs come to be in another queue"
+    lines = text(outline_of(found, PATHS, str)).splitlines()
+    at = lines.index("In another queue")
+    assert [line.split() for line in lines[at + 2 : at + 4]] == [
+        ["bert", "core", "8", "no", "queue", "research/vision", "none"],
+        ["gpt", "core", "4", "main", "none", "research/vision"],
+    ]
 
 
 def test_running_jobs_that_could_never_start_again_are_told() -> None:

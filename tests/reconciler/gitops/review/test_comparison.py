@@ -232,6 +232,40 @@ def test_a_change_of_namespaces_tells_which_jobs_it_refuses_and_which_could_not_
     ]
 
 
+def test_a_change_of_default_queues_and_local_names_tells_which_jobs_come_to_be_in_another_queue() -> None:
+    def of(entries: str) -> str:
+        return f"{{access: {{namespaces: [{entries}]}}, quota: [{{gpuType: H100, guaranteed: 8}}]}}"
+
+    base = side(
+        "base",
+        repository(3, vision=of("{name: core, default: true, localQueues: [main]}"), language=of("{name: core}")),
+    )
+    head = side(
+        "head",
+        repository(3, vision=of("{name: core}"), language=of("{name: core, default: true, localQueues: [main]}")),
+    )
+    none = side("none", repository(3, vision=of("{name: core}"), language=of("{name: core}")))
+    jobs = [
+        msgspec.structs.replace(job(name, "vision", on=on), namespace="core", queue_called=called)
+        for name, on, called in (("named", "n1", None), ("runs", "n2", ""), ("waits", "", "main"))
+    ]
+    snapshot = snapshot_of(NOW, base.compiled.nodes, jobs)
+    assert review(snapshot, base, base, optimise).requeued == ()
+    found = review(snapshot, base, head, optimise)
+    assert [(one.job, one.called, one.before, one.after) for one in found.requeued] == [
+        ("runs", "", "vision", "language"),
+        ("waits", "main", "vision", "language"),
+    ]
+    used = {change.queue: change.after.used for change in found.queues if change.after and change.before}
+    assert used == {"vision": MilliGpu.gpus(8), "language": MilliGpu.gpus(16)}, "each counts where it is by then"
+    assert found.has_changes
+    gone = review(snapshot, base, none, optimise)
+    assert [(one.job, one.after) for one in gone.requeued] == [("runs", None), ("waits", "main")]
+    (waits,) = gone.jobs
+    assert (waits.job, waits.after) == ("waits", "inadmissible")
+    assert [one.job for one in gone.unrestartable] == ["runs"]
+
+
 def test_jobs_that_wait_under_the_head_say_what_would_help() -> None:
     side_of = side("base", repository(1, vision=RUNS_ON))
     jobs = (job("held", "vision", on="n1"), job("waits", "vision"))
