@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import cache_from_source
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
@@ -49,21 +50,29 @@ def tried(mutant: Mutant, scratch: Path) -> tuple[Result, str]:
     """What the tests say of a mutant, and what they printed. The copy is afterwards as it was."""
     file = scratch / mutant.file
     sound = file.read_text()
-    file.write_text(mutated(mutant, sound))
+    _write(file, mutated(mutant, sound))
     try:
         status, printed = run_tests(scratch, mutant.tests)
     finally:
-        file.write_text(sound)
+        _write(file, sound)
     if status is None:
         return "hung", printed
     return ("survived" if status == _PASSED else "caught" if status == _FAILED else "broken"), printed
+
+
+def _write(file: Path, text: str) -> None:
+    """Without the bytecode of what it was: Python takes it for current where the size and the second are the same."""
+    file.write_text(text)
+    Path(cache_from_source(str(file))).unlink(missing_ok=True)
 
 
 def run_tests(scratch: Path, tests: Iterable[str]) -> tuple[int | None, str]:
     """pytest's exit status, None where it was ended after LIMIT_S, and what it printed."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", _SUITES, *tests]
     # What the environment has installed leads to the checkout: the copy comes first, also for processes that tests start.
-    environment = os.environ | {"PYTHONPATH": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONPATH": str(scratch)}
+    # Without bytecode that is kept each process would compile all modules, which takes most of the time.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     process = subprocess.Popen(
         command,
         cwd=scratch,
