@@ -231,6 +231,20 @@ def test_what_was_promised_before_counts_for_a_max() -> None:
         assert [str(one) for one in violations(world, policy, plan) if one.rule == "S3"] == found
 
 
+def test_what_may_not_be_lent_starts_inside_the_guarantee_to_the_last_gpu() -> None:
+    firm = PriorityClass("firm", preemptible=False)
+    world = snapshot_of(NOW, NODES, [job("gang", "q", 2, 8, types=["H100"], priority_class="firm")])
+    enough, less = (
+        policy_of((Queue(QueueName("q"), quota=(quota_of("H100", guaranteed, 24),)),), (firm,))
+        for guaranteed in (16, 15)
+    )
+    plan = solve(world, enough, None)
+    assert violations(world, enough, plan) == ()
+    found = violations(world, less, msgspec.structs.replace(plan, policy=less.digest))
+    told = "S14 q: 16 H100 start that may not be lent, 15 of its guarantee are left"
+    assert told in map(str, found)
+
+
 def test_a_job_that_runs_is_not_started_again() -> None:
     tasks = (TaskPlacement("worker", 0, NodeName("n1"), devices("n1", 0, 4)),)
     assert "S2 held: is bound while running" in problems(WORLD, with_bind(job="held", attempt=2, tasks=tasks)(good()))
