@@ -107,6 +107,15 @@ def test_what_a_user_has_suspended_holds_nothing_until_it_is_resumed(stores: Sto
     take(stores, epoch, claim_of("a", "g1"))
 
 
+def test_what_was_reserved_for_a_job_is_free_once_it_starts(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    stores.ledger.reserve(epoch, reservation_of("a", "g1"))
+    assert [kept.holder for kept in stores.ledger.reservations()] == ["a"]
+    take(stores, epoch, claim_of("a", "g2"))
+    assert stores.ledger.reservations() == ()
+
+
 def test_an_echo_of_an_earlier_attempt_confirms_nothing_of_a_later_one(stores: Stores) -> None:
     submit(stores, "a")
     epoch = lead(stores)
