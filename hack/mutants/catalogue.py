@@ -15,7 +15,7 @@ LISTS: Final = Path(__file__).parent
 class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One change. `old` stands once in `file`; `new` takes its place. `why`: what goes wrong by it.
 
-    `tests`: files of the suites that CI runs. `survives`: why none of them can catch it; "": they do.
+    `tests`: files of the suites that CI runs, or single tests where a file takes long: `FILE::NAME`. `survives`: why none of them can catch it; "": they do.
     """
 
     name: str
@@ -62,4 +62,11 @@ def problems(mutant: Mutant, root: Path = ROOT) -> Iterator[str]:
             yield f"{mutant.name}: {mutant.file} can't be read with it: {error}"
     if not mutant.why or not mutant.tests:
         yield f"{mutant.name}: says not why it is wrong, or names no tests"
-    yield from (f"{mutant.name}: there are no tests {test}" for test in mutant.tests if not (root / test).is_file())
+    yield from (f"{mutant.name}: there are no tests {test}" for test in mutant.tests if not _is_there(root, test))
+
+
+def _is_there(root: Path, test: str) -> bool:
+    """Of a file, or of one function in it: `FILE::NAME`."""
+    name, _, function = test.partition("::")
+    file = root / name
+    return file.is_file() and (not function or f"def {function}(" in file.read_text())

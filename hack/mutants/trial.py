@@ -19,7 +19,7 @@ from hack.mutants.catalogue import ROOT, Mutant, mutated
 Result = Literal["caught", "survived", "hung", "broken"]
 """hung: the tests had no end, which CI ends. broken: they could not be run, so they say nothing."""
 
-LIMIT_S: Final = 120
+LIMIT_S: Final = 240
 """For how long the tests of one mutant may run; the longest take half of that on a busy machine."""
 
 _SUITES: Final = "not long and not postgresql and not console"

@@ -27,7 +27,7 @@ def test_there_are_enough_of_them_in_each_area_and_nearly_all_are_to_be_caught()
     assert sum(not mutant.survives for mutant in everything) / len(everything) >= FEWEST_CAUGHT
 
 
-SOUND = Mutant("m", "a.py", "x = 1", "x = 2", "it is wrong", ("test_a.py",))
+SOUND = Mutant("m", "a.py", "x = 1", "x = 2", "it is wrong", ("test_a.py", "test_a.py::test_it"))
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,12 @@ SOUND = Mutant("m", "a.py", "x = 1", "x = 2", "it is wrong", ("test_a.py",))
         ({"new": "x = ("}, "can't be read with it"),
         ({"tests": ()}, "names no tests"),
         ({"tests": ("test_b.py",)}, "there are no tests test_b.py"),
+        ({"tests": ("test_a.py::test_no",)}, "there are no tests test_a.py::test_no"),
     ],
 )
 def test_an_entry_that_has_rotted_is_told_of(tmp_path: Path, changed: dict[str, object], told: str) -> None:
     (tmp_path / "a.py").write_text("x = 1\nprint(x)\n")
-    (tmp_path / "test_a.py").touch()
+    (tmp_path / "test_a.py").write_text("def test_it(): ...\n")
     assert list(problems(SOUND, tmp_path)) == []
     (problem,) = problems(msgspec.structs.replace(SOUND, **changed), tmp_path)
     assert told in problem

@@ -30,7 +30,7 @@ from solver.model.workload import (
 )
 from solver.plan.estimates import EarliestStart
 from solver.plan.extent import extent_of
-from solver.plan.plan import Bind, LayerResult, Plan, Release, Starts, Waits
+from solver.plan.plan import Bind, LayerResult, Plan, Release, Reserve, Starts, Waits
 from solver.policy.ordering import OrderBy, Ordering
 from solver.policy.policy import (
     NamespaceAccess,
@@ -243,6 +243,22 @@ def test_what_may_not_be_lent_starts_inside_the_guarantee_to_the_last_gpu() -> N
     found = violations(world, less, msgspec.structs.replace(plan, policy=less.digest))
     told = "S14 q: 16 H100 start that may not be lent, 15 of its guarantee are left"
     assert told in map(str, found)
+
+
+@pytest.mark.parametrize(("pools", "found"), [(("h100",), 0), (("a100",), 2), ((), 2)])
+def test_a_task_in_a_pool_that_is_not_open_is_found(pools: tuple[str, ...], found: int) -> None:
+    of_queue = policy_of((Queue(QueueName("q"), quota=POLICY.queues[0].quota, pools=pools),))
+    plan = msgspec.structs.replace(good(), policy=of_queue.digest)
+    told = [str(one) for one in violations(WORLD, of_queue, plan) if "may not use pool" in one.problem]
+    assert told == [f"S2 gang: task worker/{n} is on n{n + 1}, and queue q may not use pool h100" for n in range(found)]
+
+
+@pytest.mark.parametrize("late_ms", [0, 1])
+def test_a_reservation_is_for_an_instant_to_come(late_ms: int) -> None:
+    tasks = (TaskPlacement("worker", 0, NodeName("n3"), devices("n3")),)
+    kept = Reserve(JobName("late"), tasks, NOW.after(-late_ms), NOW.after(9_999))
+    found = problems(WORLD, msgspec.structs.replace(good(), steps=(*good().steps, kept)))
+    assert f"S10 late: has a reservation from {kept.start}, which is not to come" in found
 
 
 def test_a_job_that_runs_is_not_started_again() -> None:

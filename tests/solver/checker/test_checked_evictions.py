@@ -129,6 +129,10 @@ def test_a_fault_is_found(change: dict[str, Callable[[msgspec.Struct], msgspec.S
     [
         ({"borrowed": with_(job=JobName("solid"))}, "S4 solid: is not preemptible"),
         ({"borrowed": with_(job=JobName("solid"))}, "S8 solid: is evicted for taker and frees nothing that a job gets"),
+        (
+            {"inside": with_(beneficiary=JobName("taker"))},
+            "S4 inside: is inside the guarantee of borrower towards owner",
+        ),
         ({"taker": without}, "S8 borrowed: is evicted for taker, which is promised nothing"),
     ],
 )
@@ -136,6 +140,14 @@ def test_a_fault_is_found_by_its_own_rule(
     change: dict[str, Callable[[msgspec.Struct], msgspec.Struct | None]], found: str
 ) -> None:
     assert found in map(str, violations(WORLD, policy(), steps(good(), **change)))
+
+
+def test_a_higher_value_does_not_leave_for_a_lower_one() -> None:
+    values = {"high": 1, "low": 100}
+    classes = (msgspec.structs.replace(known, value=values.get(known.name, known.value)) for known in CLASSES)
+    under = msgspec.structs.replace(policy(), priority_classes=tuple(sorted(classes, key=lambda known: known.name)))
+    found = map(str, violations(WORLD, under, msgspec.structs.replace(good(), policy=under.digest)))
+    assert "S4 inside: is not preemptible by urgent: priority 100 against 1" in found
 
 
 def test_a_cool_down_counts_from_the_last_eviction() -> None:

@@ -133,6 +133,9 @@ def test_parts_of_two_attempts_never_make_one_checkpoint(site: Site) -> None:
     site.save(100, attempt=1, index=0, world_size=2)
     site.save(100, attempt=2, index=1, world_size=2)
     assert site.step() == []
+    part = "parts/worker.1.json"
+    shutil.copy(site.folder_of(100, 2) / part, site.folder_of(100) / part)
+    assert site.step() == []
 
 
 def test_an_elastic_gang_is_whole_at_one_of_its_sizes(site: Site) -> None:
@@ -519,6 +522,18 @@ def test_a_part_that_is_too_large_is_not_read(site: Site) -> None:
     assert site.step() == []
     part.write_bytes(content + b" " * (PART_BYTES_MAX - len(content)))
     assert site.step() == [PUBLISHED, VERIFIED]
+
+
+def test_parts_that_are_too_large_together_are_told_of_and_not_read(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.save(100, index=0, world_size=2)
+    site.save(100, index=1, world_size=2)
+    larger = max(path.stat().st_size for path in (site.folder_of(100) / "parts").iterdir())
+    monkeypatch.setattr("reconciler.lifecycle.checkpoints.storage.SMALL_BYTES_EACH_LOOK", larger)
+    kept = site.keeper.step(site.epoch, {"default": site.policy}, [site.record], (), site.now)
+    assert f"its parts have more than {larger} bytes" in kept.problems[f"default/{JOB}"]
+    assert site.states() == []
 
 
 def test_more_parts_than_the_job_has_tasks_are_told_of_and_not_read(site: Site) -> None:
