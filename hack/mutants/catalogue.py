@@ -15,7 +15,8 @@ LISTS: Final = Path(__file__).parent
 class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One change. `old` stands once in `file`; `new` takes its place. `why`: what goes wrong by it.
 
-    `tests`: files of the suites that CI runs, or single tests where a file takes long: `FILE::NAME`. `survives`: why none of them can catch it; "": they do.
+    `tests`: files of the suites that CI runs, or single tests where a file takes long: `FILE::NAME`. `survives`: why none of them
+    can catch it; "": they do.
     """
 
     name: str
