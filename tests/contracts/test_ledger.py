@@ -116,12 +116,6 @@ def test_what_was_reserved_for_a_job_is_free_once_it_starts(stores: Stores) -> N
     assert stores.ledger.reservations() == ()
 
 
-def test_a_store_stays_tied_to_what_was_named_first(stores: Stores) -> None:
-    assert [stores.ledger.tie(to) for to in ("cluster one", "cluster two")] == ["cluster one", "cluster one"]
-    stores.reopen()
-    assert stores.ledger.tie("cluster two") == "cluster one"
-
-
 def test_an_echo_of_an_earlier_attempt_confirms_nothing_of_a_later_one(stores: Stores) -> None:
     submit(stores, "a")
     epoch = lead(stores)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from reconciler.lifecycle.checkpoints.keeper import CORRUPT, DELETED, FOLDERS_MAX, PUBLISHED, VERIFIED, Keeper
-from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder
+from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder, step_folder
 from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.checkpoints.resume_point import checkpoint_environment, resume_point
 from reconciler.lifecycle.checkpoints.storage import (
@@ -284,9 +284,21 @@ def test_what_is_never_whole_goes_after_a_day(site: Site) -> None:
     site.step()
     assert site.folder_of(100).exists()
     (site.folder / "notes").mkdir()
+    site.now = site.now.after(TWO_DAYS * 2 // 5)
+    site.step()
+    assert site.folder_of(100).exists()
     site.now = site.now.after(TWO_DAYS)
     site.step()
     assert sorted(path.name for path in site.folder.iterdir()) == ["notes"]
+
+
+def test_one_checkpoint_has_one_name(site: Site) -> None:
+    """What is called otherwise, by zeros before its numbers, is none."""
+    site.save(100)
+    shutil.copytree(site.folder_of(100), site.folder / "step-0000000000100-attempt-1")
+    shutil.copytree(site.folder_of(100), site.folder / "step-000000000100-attempt-01")
+    assert site.step() == [PUBLISHED, VERIFIED]
+    assert [step_folder(path.name) for path in sorted(site.folder.iterdir())] == [None, None, StepFolder(1, 100)]
 
 
 @pytest.mark.parametrize("after", [False, True])
