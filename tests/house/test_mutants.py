@@ -7,7 +7,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
+from hack.mutants.__main__ import main
 from hack.mutants.catalogue import Mutant, mutants, problems
 
 FEWEST = 60
@@ -49,3 +51,20 @@ def test_an_entry_that_has_rotted_is_told_of(tmp_path: Path, changed: dict[str, 
     assert list(problems(SOUND, tmp_path)) == []
     (problem,) = problems(msgspec.structs.replace(SOUND, **changed), tmp_path)
     assert told in problem
+
+
+@pytest.mark.thorough
+def test_one_that_tests_miss_is_told_of_and_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    rights, tests = "reconciler/access/rights.py", ("tests/reconciler/access/test_rights.py",)
+    found = Mutant(
+        "found", rights, "if self._caller.owner or (action in OWN", "if action or (action in OWN", "all may all", tests
+    )
+    missed = Mutant("missed", rights, '"""The roles of a caller, by queue."""', '"""Roles."""', "it says less", tests)
+    known = msgspec.structs.replace(missed, name="known", survives="it only says less")
+    for chosen, code in (([found, known], 0), ([found, missed], 1)):
+        monkeypatch.setattr("hack.mutants.__main__.mutants", lambda chosen=chosen: {"area": chosen})
+        run = CliRunner().invoke(main, ["--only", "area", "--no-baseline"])
+        assert (run.exit_code, run.output.splitlines()[0].split()) == (code, ["caught", "found"])
+        assert ("survived unexpectedly: missed" in run.output) == (code == 1)
+    untried = CliRunner().invoke(main, ["--only", "aera"])
+    assert (untried.exit_code, "Did you mean area?" in untried.output) == (2, True)
