@@ -49,7 +49,7 @@ test-floors:
 	.venv-floors/bin/uv pip install --quiet --python .venv-floors/bin/python --resolution lowest-direct -e ".[all]" --group dev
 	.venv-floors/bin/python -m pytest -n 3
 
-# Which bugs that are seeded on purpose the tests of CI catch: over half an hour, so CI does not run it.
+# Which bugs that are seeded on purpose the tests of CI catch: half an hour or more, so CI does not run it.
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m hack.kubernetes --with kubectl
 	$(BIN)/python -m hack.mutants
