@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import click
 
 from hack.mutants.catalogue import Mutant, mutants
-from hack.mutants.trial import Result, run_tests, scratch_copy, tried
+from hack.mutants.trial import BASELINE_LIMIT_S, Result, run_tests, scratch_copy, tried
 from reconciler.model.problem import did_you_mean
 
 
@@ -30,7 +30,8 @@ def main(only: tuple[str, ...], baseline: bool, show: bool, output: str) -> None
     results: dict[str, Result] = {}
     with scratch_copy() as scratch:
         if baseline:
-            status, printed = run_tests(scratch, sorted({test for mutant in chosen for test in mutant.tests}))
+            named = sorted({test for mutant in chosen for test in mutant.tests})
+            status, printed = run_tests(scratch, named, BASELINE_LIMIT_S)
             if status != 0:
                 click.echo(f"{printed}\nThe tests fail without any mutant: mend them first.", err=True)
                 sys.exit(2)

@@ -22,6 +22,9 @@ Result = Literal["caught", "survived", "hung", "broken"]
 LIMIT_S: Final = 240
 """For how long the tests of one mutant may run; the longest take half of that on a busy machine."""
 
+BASELINE_LIMIT_S: Final = 1_800
+"""For how long all tests that are named may run together, without a mutant."""
+
 _SUITES: Final = "not long and not postgresql and not console"
 """Of CI's suites: `make test`, `make test-thorough` and, for files of its own, `make test-kubernetes`."""
 
@@ -73,8 +76,8 @@ def _write(file: Path, text: str) -> None:
     Path(cache_from_source(str(file))).unlink(missing_ok=True)
 
 
-def run_tests(scratch: Path, tests: Iterable[str]) -> tuple[int | None, str]:
-    """pytest's exit status, None where it was ended after LIMIT_S, and what it printed."""
+def run_tests(scratch: Path, tests: Iterable[str], limit_s: int = LIMIT_S) -> tuple[int | None, str]:
+    """pytest's exit status, None where it was ended after the limit, and what it printed."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", _SUITES, *tests]
     # What the environment has installed leads to the checkout: the copy comes first, also for processes that tests start.
     environment = os.environ | {"PYTHONPATH": str(scratch)}
@@ -90,7 +93,7 @@ def run_tests(scratch: Path, tests: Iterable[str]) -> tuple[int | None, str]:
         text=True,
     )
     try:
-        printed, _ = process.communicate(timeout=LIMIT_S)
+        printed, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         return None, process.communicate()[0]
