@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Bytecode is kept, also where the environment forbids it: tests start hundreds of processes, each of which would compile all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo demo-console docs test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors check check-modules supply-chain image release format clean
+.PHONY: install demo demo-console docs test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors mutants check check-modules supply-chain image release format clean
 
 install: $(VENV)/.installed
 
@@ -48,6 +48,11 @@ test-floors:
 	.venv-floors/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-floors/bin/uv pip install --quiet --python .venv-floors/bin/python --resolution lowest-direct -e ".[all]" --group dev
 	.venv-floors/bin/python -m pytest -n 3
+
+# Which bugs that are seeded on purpose the tests of CI catch: half an hour or more, so CI does not run it.
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python -m hack.kubernetes --with kubectl
+	$(BIN)/python -m hack.mutants
 
 # The pages of docs/ as a site, in build/site: begin with index.html.
 docs: $(VENV)/.installed-dev

@@ -96,6 +96,38 @@ def test_shares_of_a_device_add_up_to_no_more_than_all_of_it(stores: Stores) -> 
         take(stores, epoch, share("d", 500, 501))
 
 
+def test_what_a_user_has_suspended_holds_nothing_until_it_is_resumed(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    stores.jobs.request_suspend(JobName("a"), "ada")
+    with pytest.raises(ClaimRefusedError, match="a was suspended by ada"):
+        take(stores, epoch, claim_of("a", "g1"))
+    assert stores.ledger.claims() == ()
+    stores.jobs.resume(JobName("a"))
+    take(stores, epoch, claim_of("a", "g1"))
+
+
+def test_what_was_reserved_for_a_job_is_free_once_it_starts(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    stores.ledger.reserve(epoch, reservation_of("a", "g1"))
+    assert [kept.holder for kept in stores.ledger.reservations()] == ["a"]
+    take(stores, epoch, claim_of("a", "g2"))
+    assert stores.ledger.reservations() == ()
+
+
+def test_an_echo_of_an_earlier_attempt_confirms_nothing_of_a_later_one(stores: Stores) -> None:
+    submit(stores, "a")
+    epoch = lead(stores)
+    take(stores, epoch, claim_of("a", "g1"))
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
+    later = claim_of("a", "g1", attempt=2)
+    take(stores, epoch, later)
+    stores.ledger.confirm_running(epoch, JobName("a"), 1, NOW.after(10))
+    assert stores.ledger.claims() == (later,)
+    assert stores.ledger.intents() == (intent_of(later),)
+
+
 def test_a_claim_holds_its_devices_and_starts(stores: Stores) -> None:
     submit(stores, "a")
     claim = claim_of("a", "g1", "g2")

@@ -248,6 +248,12 @@ def test_a_job_that_is_not_there_is_said_to_be_missing(roles: ApiServer) -> None
     assert (missing.value.status, missing.value.problem.fix) == (404, "Did you mean job?")
 
 
+def test_a_user_without_a_role_does_not_learn_which_jobs_there_are(roles: ApiServer) -> None:
+    for name in ("jbo", JOB):
+        with client_of(roles, "nobody") as nobody, pytest.raises(NotAuthorisedError, match="nobody has no role here"):
+            nobody.job(name)
+
+
 def test_without_a_rule_nobody_gets_in(roles: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reconciler.api.rules.RULES", {})
     with Client(roles.url, TOKEN) as alice, pytest.raises(NotAuthorisedError, match="No caller may use this route"):

@@ -30,7 +30,7 @@ from solver.model.workload import (
 )
 from solver.plan.estimates import EarliestStart
 from solver.plan.extent import extent_of
-from solver.plan.plan import Bind, LayerResult, Plan, Release, Starts, Waits
+from solver.plan.plan import Bind, LayerResult, Plan, Release, Reserve, Starts, Waits
 from solver.policy.ordering import OrderBy, Ordering
 from solver.policy.policy import (
     NamespaceAccess,
@@ -187,6 +187,94 @@ def test_the_plan_is_good_before_it_is_spoilt() -> None:
 )
 def test_a_fault_is_found(rule: str, change: Change) -> None:
     assert rule in {violation.rule for violation in violations(WORLD, POLICY, change(good()))}
+
+
+def problems(world: Snapshot, plan: Plan) -> list[str]:
+    return [str(found) for found in violations(world, POLICY, msgspec.structs.replace(plan, snapshot=world.digest))]
+
+
+def test_a_broken_gpu_is_given_to_nobody() -> None:
+    gpus = NODES[1].gpus
+    broken = (msgspec.structs.replace(gpus[0], healthy=False), *gpus[1:])
+    nodes = [msgspec.structs.replace(known, gpus=broken) if known.name == "n2" else known for known in NODES]
+    world = snapshot_of(NOW, nodes, WORLD.jobs, WORLD.in_flight)
+    assert problems(world, good()) == ["S1 gang: device n2/0 is not a healthy device of n2"]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "hosts", "found"),
+    [
+        (["H100"], "n1 n2", []),
+        ([], "a1 a2", []),
+        (["H100"], "a1 a2", ["S2 gang: group worker is on A100"]),
+        ([], "n1 a1", ["S2 gang: group worker is on A100, H100"]),
+    ],
+)
+def test_a_group_is_on_one_of_the_types_that_it_accepts(accepted: list[str], hosts: str, found: list[str]) -> None:
+    nodes = [*NODES, node("a2", 8, "A100")]
+    world = snapshot_of(NOW, nodes, [job("gang", "q", 2, 8, types=accepted)])
+    plan = solve(world, POLICY, None)
+    tasks = tuple(
+        TaskPlacement("worker", index, NodeName(host), devices(host)) for index, host in enumerate(hosts.split())
+    )
+    elsewhere = telling_extent(world, with_bind(tasks=tasks)(plan))
+    assert [told for told in problems(world, elsewhere) if told.startswith("S2")] == found
+
+
+def test_what_was_promised_before_counts_for_a_max() -> None:
+    """Of at most 20 five are held and 16 given; promised to `late` are 8 more."""
+    tasks = (TaskPlacement("worker", 0, NodeName("n3"), devices("n3", 5, 3)),)
+    promised = Intent("nominate", JobName("late"), 1, NOW, NOW.after(9_999), tasks)
+    world = snapshot_of(NOW, NODES, WORLD.jobs, InFlight(intents=(*WORLD.in_flight.intents, promised)))
+    for most, found in ((24, []), (23, ["S3 q: 8 + 16 H100 is above max 23"])):
+        policy = policy_of((Queue(QueueName("q"), quota=(quota_of("H100", 16, most),)),))
+        plan = msgspec.structs.replace(good(), policy=policy.digest, snapshot=world.digest)
+        assert [str(one) for one in violations(world, policy, plan) if one.rule == "S3"] == found
+
+
+def test_what_may_not_be_lent_starts_inside_the_guarantee_to_the_last_gpu() -> None:
+    firm = PriorityClass("firm", preemptible=False)
+    world = snapshot_of(NOW, NODES, [job("gang", "q", 2, 8, types=["H100"], priority_class="firm")])
+    enough, less = (
+        policy_of((Queue(QueueName("q"), quota=(quota_of("H100", guaranteed, 24),)),), (firm,))
+        for guaranteed in (16, 15)
+    )
+    plan = solve(world, enough, None)
+    assert violations(world, enough, plan) == ()
+    found = violations(world, less, msgspec.structs.replace(plan, policy=less.digest))
+    told = "S14 q: 16 H100 start that may not be lent, 15 of its guarantee are left"
+    assert told in map(str, found)
+
+
+@pytest.mark.parametrize(("pools", "found"), [(("h100",), 0), (("a100",), 2), ((), 2)])
+def test_a_task_in_a_pool_that_is_not_open_is_found(pools: tuple[str, ...], found: int) -> None:
+    of_queue = policy_of((Queue(QueueName("q"), quota=POLICY.queues[0].quota, pools=pools),))
+    plan = msgspec.structs.replace(good(), policy=of_queue.digest)
+    told = [str(one) for one in violations(WORLD, of_queue, plan) if "may not use pool" in one.problem]
+    assert told == [f"S2 gang: task worker/{n} is on n{n + 1}, and queue q may not use pool h100" for n in range(found)]
+
+
+@pytest.mark.parametrize("late_ms", [0, 1])
+def test_a_reservation_is_for_an_instant_to_come(late_ms: int) -> None:
+    tasks = (TaskPlacement("worker", 0, NodeName("n3"), devices("n3")),)
+    kept = Reserve(JobName("late"), tasks, NOW.after(-late_ms), NOW.after(9_999))
+    found = problems(WORLD, msgspec.structs.replace(good(), steps=(*good().steps, kept)))
+    assert f"S10 late: has a reservation from {kept.start}, which is not to come" in found
+
+
+def test_a_job_that_runs_is_not_started_again() -> None:
+    tasks = (TaskPlacement("worker", 0, NodeName("n1"), devices("n1", 0, 4)),)
+    assert "S2 held: is bound while running" in problems(WORLD, with_bind(job="held", attempt=2, tasks=tasks)(good()))
+
+
+def test_a_job_with_a_limit_is_not_started_without() -> None:
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape(2)),), time_limit=Duration(60_000))
+    world = snapshot_of(NOW, NODES, [Job(JobName("short"), Instant(0), spec)])
+    plan = solve(world, POLICY, None)
+    assert problems(world, plan) == []
+    assert problems(world, with_bind(time_limit=None)(plan)) == [
+        f"S2 short: is bound for None, its limit is {spec.time_limit}"
+    ]
 
 
 @pytest.mark.parametrize(

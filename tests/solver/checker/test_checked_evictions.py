@@ -124,6 +124,44 @@ def test_a_fault_is_found(change: dict[str, Callable[[msgspec.Struct], msgspec.S
     assert rule in said(WORLD, policy(), steps(good(), **change))
 
 
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"borrowed": with_(job=JobName("solid"))}, "S4 solid: is not preemptible"),
+        ({"borrowed": with_(job=JobName("solid"))}, "S8 solid: is evicted for taker and frees nothing that a job gets"),
+        (
+            {"inside": with_(beneficiary=JobName("taker"))},
+            "S4 inside: is inside the guarantee of borrower towards owner",
+        ),
+        ({"taker": without}, "S8 borrowed: is evicted for taker, which is promised nothing"),
+    ],
+)
+def test_a_fault_is_found_by_its_own_rule(
+    change: dict[str, Callable[[msgspec.Struct], msgspec.Struct | None]], found: str
+) -> None:
+    assert found in map(str, violations(WORLD, policy(), steps(good(), **change)))
+
+
+def test_a_higher_value_does_not_leave_for_a_lower_one() -> None:
+    values = {"high": 1, "low": 100}
+    classes = (msgspec.structs.replace(known, value=values.get(known.name, known.value)) for known in CLASSES)
+    under = msgspec.structs.replace(policy(), priority_classes=tuple(sorted(classes, key=lambda known: known.name)))
+    found = map(str, violations(WORLD, under, msgspec.structs.replace(good(), policy=under.digest)))
+    assert "S4 inside: is not preemptible by urgent: priority 100 against 1" in found
+
+
+def test_a_cool_down_counts_from_the_last_eviction() -> None:
+    jobs = [
+        msgspec.structs.replace(known, evicted_at=(NOW.after(-9 * HOUR_MS), NOW.after(-1_000))) for known in WORLD.jobs
+    ]
+    world = snapshot_of(NOW, WORLD.nodes, jobs)
+    classes = (
+        msgspec.structs.replace(known, protection=Protection(Duration(0), Duration(60_000))) for known in CLASSES
+    )
+    under = msgspec.structs.replace(policy(), priority_classes=tuple(sorted(classes, key=lambda known: known.name)))
+    assert "S9" in said(world, under, msgspec.structs.replace(good(), snapshot=world.digest, policy=under.digest))
+
+
 def test_what_is_promised_can_not_be_given_yet() -> None:
     def bound(step: msgspec.Struct) -> msgspec.Struct:
         assert isinstance(step, Nominate)

@@ -114,6 +114,14 @@ def running(job: Job, first: int, policy: Policy) -> Job:
     return msgspec.structs.replace(job, phase="running", attempt=1, placement=on_gpus(job, first, policy).tasks)
 
 
+def test_what_a_user_has_counts_for_the_cap() -> None:
+    for cap, found in ((4, []), (3, ["S3 q: 2 + 2 H100 of user (none) is above perUser 3"])):
+        policy = queue(quota=(quota_of("H100", 8, 8, cap),))
+        waits = job("comes", "q", 1, 2)
+        check = LedgerCheck(of_one_node(1, running(job("there", "q", 1, 2), 0, policy), waits), policy)
+        assert [str(one) for one in check.refused(on_gpus(waits, 2, policy), waits, Instant(1))] == found
+
+
 def of_one_node(at: int, *jobs: Job, intents: tuple[Intent, ...] = ()) -> Snapshot:
     return snapshot_of(Instant(at), [node("n1", 8, GPUS)], jobs, InFlight(intents=intents))
 

@@ -202,6 +202,14 @@ def test_a_fault_is_found(rule: str, policy: Policy, change: Callable[[Plan], Pl
     assert rule in {violation.rule for violation in violations(WORLD, policy, plan)}
 
 
+def test_a_latency_critical_job_gets_no_gpu_that_is_shared_by_turns() -> None:
+    turns, plan = sharing(mode="time-slicing"), solve(WORLD, POLICY, optimise)
+    for name in "xyz":
+        plan = spoilt(name, sharing="time-slicing")(plan)
+    found = violations(WORLD, turns, msgspec.structs.replace(plan, policy=turns.digest))
+    assert [(one.rule, one.subject) for one in found] == [("S7", "z")]
+
+
 def test_a_whole_gpu_is_not_divided_and_a_divided_one_not_given_whole() -> None:
     (whole,) = solve(snapshot_of(Instant(1), [NODE], [job("w", "a", 1, 1)]), POLICY, None).steps
     assert isinstance(whole, Bind)

@@ -25,7 +25,7 @@ from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.round_cache import RoundCache
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
-from solver.model.workload import Job, MigSlot, QueueName, TaskGroup, TaskPlacement
+from solver.model.workload import Job, MigSlot, QueueName, TaskGroup, TaskPlacement, TopologyRequest
 from solver.plan.plan import Bind, Plan, Repartition
 from solver.policy.division import MigChanges, MigGeometry
 from solver.policy.policy import Policy, Queue, policy_of
@@ -336,6 +336,36 @@ def test_a_gpu_in_mig_mode_is_not_bound_as_a_whole() -> None:
     task = msgspec.structs.replace(bind.tasks[0], devices=(DeviceId("n1/0"),))
     bad = msgspec.structs.replace(plan, steps=(msgspec.structs.replace(bind, tasks=(task,)),))
     assert {violation.rule for violation in violations(world, policy, bad)} == {"S1"}
+
+
+def test_a_gpu_that_a_job_holds_whole_is_not_partitioned() -> None:
+    """Nothing else in the plan has to do with the GPU, so only its holder speaks against it."""
+    world, policy = world_of()
+    plan = solve(world, policy, optimise)
+    (step,) = (known for known in plan.steps if isinstance(known, Repartition))
+    placed = (TaskPlacement("worker", 0, world.nodes[0].name, (step.device,)),)
+    whole = msgspec.structs.replace(job("w", "a", 1, 1), phase="running", attempt=1, placement=placed)
+    held = msgspec.structs.replace(world, jobs=(*world.jobs, whole))
+    bad = msgspec.structs.replace(plan, snapshot=held.digest)
+    assert f"S6 {step.device}: is partitioned while a job holds it" in map(str, violations(held, policy, bad))
+
+
+def test_tasks_that_want_one_island_get_no_instances() -> None:
+    world, policy = world_of()
+    plan = solve(world, policy, optimise)
+    wants = next(known for known in world.jobs if known.name == "x")
+    near = TopologyRequest(required="island")
+    pair = msgspec.structs.replace(wants.spec.task_groups[0], replicas=2)
+    spec = msgspec.structs.replace(wants.spec, topology=near, task_groups=(pair,))
+    asked = msgspec.structs.replace(wants, spec=spec)
+    island = msgspec.structs.replace(world, jobs=tuple(asked if known is wants else known for known in world.jobs))
+
+    def both(step: Bind) -> Bind:
+        return msgspec.structs.replace(step, tasks=(*step.tasks, msgspec.structs.replace(step.tasks[0], index=1)))
+
+    steps = tuple(both(step) if isinstance(step, Bind) and step.job == "x" else step for step in plan.steps)
+    bad = msgspec.structs.replace(plan, snapshot=island.digest, steps=steps)
+    assert [one.subject for one in violations(island, policy, bad) if one.rule == "S5"] == ["x"]
 
 
 def test_a_replay_counts_changes_for_an_hour() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
 from datetime import timedelta
 from pathlib import Path
 
@@ -34,6 +35,12 @@ from tests.reconciler.backends.baremetal.trust import HOUR, NODE, OTHER, Trust, 
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")
 DAY = 24 * HOUR
+
+
+def test_no_session_is_resumed_without_its_certificate(trust: Trust) -> None:
+    """A ticket would bring an agent back that was revoked meanwhile (RFC 8446, section 2.2)."""
+    context = trust.authority.server_context()
+    assert (context.num_tickets, context.options & ssl.OP_NO_TICKET) == (0, ssl.OP_NO_TICKET)
 
 
 def test_a_certificate_speaks_for_its_node_and_no_other(trust: Trust) -> None:

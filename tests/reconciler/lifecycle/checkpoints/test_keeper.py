@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from reconciler.lifecycle.checkpoints.keeper import CORRUPT, DELETED, FOLDERS_MAX, PUBLISHED, VERIFIED, Keeper
-from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder
+from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder, step_folder
 from reconciler.lifecycle.checkpoints.pending_verification import unread
 from reconciler.lifecycle.checkpoints.resume_point import checkpoint_environment, resume_point
 from reconciler.lifecycle.checkpoints.storage import (
@@ -132,6 +132,9 @@ def test_a_checkpoint_counts_once_all_its_parts_are_there(site: Site) -> None:
 def test_parts_of_two_attempts_never_make_one_checkpoint(site: Site) -> None:
     site.save(100, attempt=1, index=0, world_size=2)
     site.save(100, attempt=2, index=1, world_size=2)
+    assert site.step() == []
+    part = "parts/worker.1.json"
+    shutil.copy(site.folder_of(100, 2) / part, site.folder_of(100) / part)
     assert site.step() == []
 
 
@@ -281,9 +284,21 @@ def test_what_is_never_whole_goes_after_a_day(site: Site) -> None:
     site.step()
     assert site.folder_of(100).exists()
     (site.folder / "notes").mkdir()
+    site.now = site.now.after(TWO_DAYS * 2 // 5)
+    site.step()
+    assert site.folder_of(100).exists()
     site.now = site.now.after(TWO_DAYS)
     site.step()
     assert sorted(path.name for path in site.folder.iterdir()) == ["notes"]
+
+
+def test_one_checkpoint_has_one_name(site: Site) -> None:
+    """What is called otherwise, by zeros before its numbers, is none."""
+    site.save(100)
+    shutil.copytree(site.folder_of(100), site.folder / "step-0000000000100-attempt-1")
+    shutil.copytree(site.folder_of(100), site.folder / "step-000000000100-attempt-01")
+    assert site.step() == [PUBLISHED, VERIFIED]
+    assert [step_folder(path.name) for path in sorted(site.folder.iterdir())] == [None, None, StepFolder(1, 100)]
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -519,6 +534,18 @@ def test_a_part_that_is_too_large_is_not_read(site: Site) -> None:
     assert site.step() == []
     part.write_bytes(content + b" " * (PART_BYTES_MAX - len(content)))
     assert site.step() == [PUBLISHED, VERIFIED]
+
+
+def test_parts_that_are_too_large_together_are_told_of_and_not_read(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.save(100, index=0, world_size=2)
+    site.save(100, index=1, world_size=2)
+    larger = max(path.stat().st_size for path in (site.folder_of(100) / "parts").iterdir())
+    monkeypatch.setattr("reconciler.lifecycle.checkpoints.storage.SMALL_BYTES_EACH_LOOK", larger)
+    kept = site.keeper.step(site.epoch, {"default": site.policy}, [site.record], (), site.now)
+    assert f"its parts have more than {larger} bytes" in kept.problems[f"default/{JOB}"]
+    assert site.states() == []
 
 
 def test_more_parts_than_the_job_has_tasks_are_told_of_and_not_read(site: Site) -> None:
