@@ -18,6 +18,7 @@ from solver.checker.dues import charged_to
 from solver.checker.end_state import EndState, FreeHost, slots_on
 from solver.checker.fair_division import FairDivision
 from solver.checker.lenders import Lender, Lenders
+from solver.checker.protection import too_early
 from solver.checker.turns import ordering_for
 from solver.model.amounts import AmountsLeft
 from solver.model.cluster import GpuType, Level, NodeName
@@ -337,6 +338,9 @@ class _Shortfalls:
         limits, overdue = self.case.policy.scheduling.evictions, self._is_overdue(asked)
         overdue &= asked.job.phase == "pending"
         overdue |= lifted
+        is_kept = asked.job.phase == "pending" and not (overdue and right == "guarantee")
+        if is_kept and too_early(asked.job, asked.known, self.case.lookup.path(asked.queue), self.case.snapshot.time):
+            return False
         if not lifted and (limits.min_gain > 1 or (limits.per_round is not None and not overdue)):
             return False
         may = self._givers(asked) if right == "fair share" else None

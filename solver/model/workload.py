@@ -317,6 +317,11 @@ class Job(Document, frozen=True):
     quiet: tuple[QuietGpus, ...] = ()
 
     @property
+    def waits_since(self) -> Instant:
+        """From when on it has waited, if it waits: its submission, or when it was last asked to leave."""
+        return max((self.submitted_at, *self.evicted_at[-1:]))
+
+    @property
     def held(self) -> str:
         """What keeps it from leaving for any job but one whose guarantee has waited for too long; "": nothing does, or for ever."""
         return self.held_by if self.leaves == "not" else ""

@@ -136,6 +136,8 @@ def _are_whole(book: Book, leaving: frozenset[Part]) -> bool:
 
 def _is_protected(book: Book, taker: Worker, own: Sequence[Part], others: Sequence[Part]) -> bool:
     lifted = book.is_overdue(taker)
+    if book.is_early(taker) and (own or (others and not lifted)):
+        return True
     return any(book.is_protected(book.jobs[part.job]) for part in own) or (
         not lifted and any(book.is_protected(book.jobs[part.job]) for part in others)
     )
@@ -158,7 +160,7 @@ def _gains_enough(
 def may_take_for_share(book: Book, taker: Worker, leaving: frozenset[Part]) -> bool:
     """Whether the rules surely let these leave for a job that is inside its fair share: of queues that keep theirs."""
     jobs = [book.jobs[part.job] for part in leaving]
-    sure = book.reclaims[taker.queue] and (taker.preemptible or taker.may_borrow) and _are_whole(book, leaving)
+    sure = book.reclaims[taker.queue] and not (leaving and book.is_early(taker)) and (taker.preemptible or taker.may_borrow) and _are_whole(book, leaving)
     if not sure or not book.has_room(taker, taker.need, leaving) or sum(p.milli for p in leaving) > taker.need:
         return False
     if any(job.queue == taker.queue or not job.preemptible or book.is_protected(job) for job in jobs):
