@@ -25,7 +25,7 @@ def too_soon(victim: Job, known: PriorityClass, now: Instant) -> str:
 
 
 def too_early(preemptor: Job, known: PriorityClass, path: Sequence[Queue], now: Instant) -> str:
-    """What keeps others from leaving for a waiting job now, by its class and by its queue and those above; "" where nothing does."""
+    """What keeps others from leaving for a waiting job now, by its class, else its queue and those above; "" where nothing does."""
     said = known.preempt_after
     for queue in path:
         said = queue.preempt_after if said is None else said

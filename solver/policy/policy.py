@@ -268,6 +268,12 @@ class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
         """Whether the mere passing of time may end a job's turn."""
         return any(queue.ordering is not None and queue.ordering.turns is not None for queue in self.queues)
 
+    @cached_property
+    def delays_preemption(self) -> bool:
+        """Whether any queue or class has jobs wait before others leave for them."""
+        queues, classes = self.queues, self.priority_classes
+        return any(queue.preempt_after for queue in queues) or any(known.preempt_after for known in classes)
+
     def queue(self, name: str) -> Queue | None:
         """The queue of that name."""
         return next((queue for queue in self.queues if queue.name == name), None)

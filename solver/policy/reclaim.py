@@ -26,15 +26,10 @@ def budgets_hold_for(policy: Policy, tree: QueueTree, queue: QueueName) -> Durat
     return reclaim_within(policy, tree, queue) if said is None else said
 
 
-def says_preempt_after(policy: Policy) -> bool:
-    """Whether any queue or class has jobs wait before others leave for them: most policies have not."""
-    return any(queue.preempt_after for queue in policy.queues) or any(
-        known.preempt_after for known in policy.priority_classes
-    )
-
-
-def delays_preemption(policy: Policy, tree: QueueTree, job: Job) -> PriorityClass | Queue | None:
+def has_it_wait(policy: Policy, tree: QueueTree, job: Job) -> PriorityClass | Queue | None:
     """What says how long a job waits before others leave for it: its class, else the nearest queue; None: it need not wait."""
+    if not policy.delays_preemption:
+        return None
     known = policy.priority_class(job)
     if known is not None and known.preempt_after is not None:
         return known if known.preempt_after else None
@@ -45,5 +40,5 @@ def delays_preemption(policy: Policy, tree: QueueTree, job: Job) -> PriorityClas
 
 def preempts_from(policy: Policy, tree: QueueTree, job: Job) -> Instant | None:
     """From when on others leave for a waiting job, counted from when it began to wait; None: from the first."""
-    said = delays_preemption(policy, tree, job)
+    said = has_it_wait(policy, tree, job)
     return job.waits_since.after(said.preempt_after) if said is not None and said.preempt_after is not None else None

@@ -31,10 +31,9 @@ from solver.plan.reasons import Protected, ProtectedBy
 from solver.policy.policy import Policy, PriorityClass
 from solver.policy.reclaim import (
     budgets_hold_for,
-    delays_preemption,
+    has_it_wait,
     preempts_from,
     reclaim_within,
-    says_preempt_after,
 )
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
@@ -51,7 +50,7 @@ from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.quota.victims import ProtectionEnd, protected, protection_end
 from solver.round.decision import soon_free
-from solver.round.growing_gangs import kept_to_domains, missing_tasks, with_domains
+from solver.round.growing_gangs import awaited_types, kept_to_domains, missing_tasks, with_domains
 from solver.round.regrowth import GangGrowth
 from solver.round.tiers import Decision
 
@@ -172,7 +171,7 @@ def _protects_any(snapshot: Snapshot, policy: Policy) -> bool:
 def _is_any_early(left: RoundRemainder, waiting: Sequence[StartCandidate]) -> bool:
     """Whether any has to wait on before others leave for it."""
     tree, policy = left.decision.shares.tree, left.policy
-    if not says_preempt_after(policy):
+    if not policy.delays_preemption:
         return False
     opens = (preempts_from(policy, tree, candidate.job) for candidate in waiting)
     return any(at is not None and at > left.snapshot.time for at in opens)
@@ -265,6 +264,8 @@ class ProtectedWaits:
         """Tasks that running gangs lack, the first of them; they may take back what others borrowed as well."""
         shares, room = self.headroom.shares, self.room
         tasks = missing_tasks(self.snapshot, self.policy, self.waiting, (), shares, room, self.kept)[:CONSIDERED_MAX]
+        awaited = awaited_types(self.waiting, self.policy, shares, self._now)
+        tasks = [task for task in tasks if task.options[0].charge.keys().isdisjoint(awaited)]
         # What protects others holds against growth to its end: nothing of that is ever overdue.
         last = max(self._ends, default=self._now)
         return [replace(task, job=msgspec.structs.replace(task.job, submitted_at=last)) for task in tasks]
@@ -464,7 +465,7 @@ class ProtectedWaits:
         """That it has not waited for long enough, where anybody leaves for it."""
         candidate, names = found.request.candidate, sorted({owner_of(victim.name) for victim in found.victims})
         waited = self._waited_at(candidate)
-        said = delays_preemption(self.policy, self._rules.tree, candidate.job)
+        said = has_it_wait(self.policy, self._rules.tree, candidate.job)
         if not names or waited is None or said is None:
             return
         # At the latest when nothing may delay the guarantee any longer.

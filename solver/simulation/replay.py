@@ -31,7 +31,7 @@ from solver.plan.plan import (
 )
 from solver.policy.policy import Policy
 from solver.policy.precedence import waiting_since
-from solver.policy.reclaim import budgets_hold_for, preempts_from, reclaim_within, says_preempt_after
+from solver.policy.reclaim import budgets_hold_for, preempts_from, reclaim_within
 from solver.policy.tree import QueueTree
 from solver.queueing.costs import near, ran_ms
 from solver.queueing.durations import HISTORY_JOBS, quantiles
@@ -135,7 +135,7 @@ class Replay:
     def _next_preemptors(self, earliest: Instant) -> Iterator[Instant]:
         """When jobs have waited for so long that others leave for them."""
         tree = QueueTree.of(self.policy)
-        for job in self._live.values() if says_preempt_after(self.policy) else ():
+        for job in self._live.values() if self.policy.delays_preemption else ():
             at = preempts_from(self.policy, tree, job) if job.phase == "pending" else None
             if at is not None and at >= earliest:
                 yield at
