@@ -82,8 +82,8 @@ class Quietness:
 
 
 def due_times(done: Pass) -> Iterator[Instant]:
-    """When something follows from time alone, as far as a pass knows: limits, reservations, what people did, earliest starts, and what
-    protects others from a job that waits.
+    """When something follows from time alone, as far as a pass knows: limits, reservations, what people did, earliest starts, and
+    what protects others from a job that waits.
     """
     now = done.snapshot.time
     for job in done.snapshot.jobs:

@@ -336,8 +336,11 @@ class _Shortfalls:
 
     def _is_kept_by_protections_alone(self, asked: _Asked) -> bool:
         """Whether others could leave for it but for what protects them, and its verdict does not say so."""
-        told = next((known.reasons for known in self.case.verdicts(Waits) if known.job == asked.job.name), ())
-        is_told = any(isinstance(reason, Protected) for reason in told)
+        told = {
+            known.job for known in self.case.verdicts(Waits) if any(isinstance(r, Protected) for r in known.reasons)
+        }
+        # A gang is asked once: what it has left when others who wait have had of it is not looked into.
+        is_told = asked.job.name in told or (bool(told) and self._is_early(asked.job))
         return not is_told and self._others_could_leave(asked, "guarantee", lifted=True)
 
     def _others_could_leave(

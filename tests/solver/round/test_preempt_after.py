@@ -122,11 +122,11 @@ def test_no_law_is_broken_that_is_not_without_delays(
 @pytest.mark.parametrize(
     ("worlds", "optimiser", "least"),
     [
-        (range(3), optimise, 1),
+        (range(8), optimise, 1),
         pytest.param(range(300), optimise, 40, marks=pytest.mark.thorough),
         pytest.param(range(300), None, 40, marks=pytest.mark.thorough),
     ],
-    ids=["3", "300", "300 by search"],
+    ids=["8", "300", "300 by search"],
 )
 def test_when_a_job_has_waited_for_long_enough_it_starts_as_was_said(
     worlds: range, optimiser: object, least: int, record_property: Callable[[str, object], None]
