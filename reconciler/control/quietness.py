@@ -12,6 +12,7 @@ from reconciler.protocols.backend import BackendChanges, Cursor
 from solver.model.quantities import Instant
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Waits
+from solver.plan.reasons import Protected
 
 REST_S_MAX: Final = 30.0
 """So late at most comes what follows from time alone, such as the end of a protection, and is not counted on below."""
@@ -81,7 +82,9 @@ class Quietness:
 
 
 def due_times(done: Pass) -> Iterator[Instant]:
-    """When something follows from time alone, as far as a pass knows: limits, reservations, what people did, earliest starts."""
+    """When something follows from time alone, as far as a pass knows: limits, reservations, what people did, earliest starts, and
+    what protects others from a job that waits.
+    """
     now = done.snapshot.time
     for job in done.snapshot.jobs:
         if job.started_at is not None and job.time_limit is not None:
@@ -93,6 +96,9 @@ def due_times(done: Pass) -> Iterator[Instant]:
     for verdict in done.plan.verdicts:
         if isinstance(verdict, Waits) and isinstance(verdict.estimate, EarliestStart) and verdict.estimate.at > now:
             yield verdict.estimate.at
+        for reason in verdict.reasons if isinstance(verdict, Waits) else ():
+            if isinstance(reason, Protected) and reason.until is not None and reason.until > now:
+                yield reason.until
 
 
 def _is_empty(changes: BackendChanges) -> bool:

@@ -35,7 +35,7 @@ _PROPERTIES: Final[dict[str, tuple[ImportOutcome, str, str]]] = {
         "PriorityClass preemptible",
         "which jobs yield is said by class: give the queue classes of its own",
     ),
-    "preemption.delay": ("changed", "reclaimWithin", "how long protections may delay work inside a guarantee"),
+    "preemption.delay": ("changed", "preemptAfter", "also for borrowed work of others, and in the queue itself"),
     "quota.preemption.delay": ("changed", "convergence.within", "how long jobs above a lowered max may go on"),
 }
 
@@ -237,7 +237,7 @@ class _Tree:
             queue.more["ordering"] = {"by": "least-served"}
         delay = record.text(*at, "properties", "preemption.delay")
         if re.fullmatch(r"(\d+h)?(\d+m)?(\d+s)?", delay) and delay:
-            queue.more["reclaimWithin"] = delay
+            queue.more["preemptAfter"] = delay
         for name in record.mapping(*at, "properties"):
             outcome, target, note = _PROPERTIES.get(name, ("dropped", "", "a property of no effect here"))
             self.account.note(outcome, record, (*at, "properties", name), target, note)

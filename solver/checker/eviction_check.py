@@ -16,7 +16,7 @@ from solver.checker.case import Charge, JudgedPlan
 from solver.checker.dues import InsideLedger
 from solver.checker.pledges import unmade
 from solver.checker.policy_index import PolicyIndex
-from solver.checker.protection import too_soon
+from solver.checker.protection import too_early, too_soon
 from solver.model.cluster import GpuType
 from solver.model.parts import in_parts
 from solver.model.quantities import Instant, MilliGpu
@@ -102,9 +102,13 @@ class JudgedNomination:
         problem = self._unlawful(step, victim)
         if problem:
             yield Violation("S4", victim.name, problem)
-        problem = too_soon(victim, self._class(victim), self.now)
-        if problem:
-            yield Violation("S9", victim.name, problem)
+        path = self.lookup.path(self.preemptor.spec.queue)
+        for problem in (
+            too_soon(victim, self._class(victim), self.now),
+            too_early(self.preemptor, self._class(self.preemptor), path, self.now),
+        ):
+            if problem:
+                yield Violation("S9", victim.name, problem)
 
     def _unlawful(self, step: Evict, victim: Job) -> str:
         mine, theirs = self._class(victim), self._class(self.preemptor)

@@ -15,7 +15,7 @@ from solver.checker.case import Charge, JudgedPlan
 from solver.checker.claims import claim_violations
 from solver.checker.host import HostClaims
 from solver.checker.pledges import unmade
-from solver.checker.protection import too_soon
+from solver.checker.protection import too_early, too_soon
 from solver.checker.turns import gives_way
 from solver.model.cluster import GpuType, NodeName
 from solver.model.parts import owner_of
@@ -91,9 +91,13 @@ class _Evictions:
             yield Violation("S4", victim.name, problem)
         in_turn = self._by(victim, preemptor) == "turn"
         may = self._overdue(preemptor) and not in_turn
-        problem = "" if may else too_soon(victim, self._class(victim), self.case.snapshot.time)
-        if problem:
-            yield Violation("S9", victim.name, problem)
+        now, path = self.case.snapshot.time, self.case.lookup.path(preemptor.spec.queue)
+        for problem in (
+            too_soon(victim, self._class(victim), now),
+            too_early(preemptor, self._class(preemptor), path, now),
+        ):
+            if problem and not may:
+                yield Violation("S9", victim.name, problem)
         if victim.held_by and victim.leaves == "not" and (in_turn or not self._passes_budgets(preemptor)):
             yield Violation(
                 "S9", victim.name, f"is held by {victim.held_by}, and {preemptor.name} has to wait for that"

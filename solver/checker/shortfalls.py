@@ -18,6 +18,7 @@ from solver.checker.dues import charged_to
 from solver.checker.end_state import EndState, FreeHost, slots_on
 from solver.checker.fair_division import FairDivision
 from solver.checker.lenders import Lender, Lenders
+from solver.checker.protection import too_early
 from solver.checker.turns import ordering_for
 from solver.model.amounts import AmountsLeft
 from solver.model.cluster import GpuType, Level, NodeName
@@ -110,7 +111,7 @@ class _Shortfalls:
 
         Of queues in which nobody waits: minima come first.
         """
-        if self.case.placing or self.case.leaving or self.case.steps(Grow):
+        if self.case.placing or self.case.leaving or self.case.steps(Grow) or self._is_any_early:
             return
         changing = {intent.job for intent in self.case.intents} | self.case.for_growth
         behind = {verdict.queue for verdict in self.case.verdicts(Waits)}
@@ -128,6 +129,18 @@ class _Shortfalls:
                     asked = _Asked(job, known, gpu_type, group.shape, min(left, group.replicas - len(job.placement)))
                     if asked.tasks > 0 and self._is_below_limits(asked):
                         yield asked
+
+    @cached_property
+    def _is_any_early(self) -> bool:
+        """Whether a job has to wait before others leave for it: none leaves for growth then that it would have the place of."""
+        return any(map(self._is_early, self.case.pending))
+
+    def _is_early(self, job: Job) -> bool:
+        """Whether it waits, and others do not leave for it yet."""
+        known, path = self.case.lookup.class_of(job), self.case.lookup.path(job.spec.queue)
+        return (
+            job.phase == "pending" and known is not None and bool(too_early(job, known, path, self.case.snapshot.time))
+        )
 
     def _waiting(self) -> Iterator[_Asked]:
         waits = {verdict.job for verdict in self.case.verdicts(Waits)}
@@ -323,8 +336,11 @@ class _Shortfalls:
 
     def _is_kept_by_protections_alone(self, asked: _Asked) -> bool:
         """Whether others could leave for it but for what protects them, and its verdict does not say so."""
-        told = next((known.reasons for known in self.case.verdicts(Waits) if known.job == asked.job.name), ())
-        is_told = any(isinstance(reason, Protected) for reason in told)
+        told = {
+            known.job for known in self.case.verdicts(Waits) if any(isinstance(r, Protected) for r in known.reasons)
+        }
+        # A gang is asked once: what it has left when others who wait have had of it is not looked into.
+        is_told = asked.job.name in told or (bool(told) and self._is_early(asked.job))
         return not is_told and self._others_could_leave(asked, "guarantee", lifted=True)
 
     def _others_could_leave(
@@ -337,7 +353,8 @@ class _Shortfalls:
         limits, overdue = self.case.policy.scheduling.evictions, self._is_overdue(asked)
         overdue &= asked.job.phase == "pending"
         overdue |= lifted
-        if not lifted and (limits.min_gain > 1 or (limits.per_round is not None and not overdue)):
+        is_early = not (overdue and right == "guarantee") and self._is_early(asked.job)
+        if not lifted and (is_early or limits.min_gain > 1 or (limits.per_round is not None and not overdue)):
             return False
         may = self._givers(asked) if right == "fair share" else None
         if right == "fair share" and self._reclaim_mode(asked.queue) == "guaranteed":

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from solver.checker.case import JudgedPlan, Leaving
 from solver.checker.end_state import EndState
+from solver.checker.protection import too_early
 from solver.checker.shortfalls import is_plain
 from solver.model.amounts import CPU, MEMORY
 from solver.model.cluster import DeviceId, GpuType, NodeName
@@ -141,7 +142,11 @@ class _Evictions:
         queue = self.case.jobs[step.job].spec.queue
         if step.beneficiary not in self.case.promises or step.beneficiary is None:
             return False
-        if self.case.jobs[step.beneficiary].spec.queue != queue:
+        beneficiary = self.case.jobs[step.beneficiary]
+        known, path = self.case.lookup.class_of(beneficiary), self.case.lookup.path(beneficiary.spec.queue)
+        if known is None or too_early(beneficiary, known, path, self.case.snapshot.time):
+            return False  # It has others leave only since it lies inside its guarantee once they have.
+        if beneficiary.spec.queue != queue:
             return True
         return not self._takes_from_others[step.beneficiary]
 

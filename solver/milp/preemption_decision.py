@@ -265,6 +265,7 @@ class PreemptionDecision:
                     past_budgets=preemptor.past_budgets,
                     straddling=self.tier == "entitled" and not self.grows,
                     exceeds=preemptor.exceeds,
+                    waited=preemptor.waited,
                 )
                 for branch in evictable.rules.tree.path(preemptor.job.spec.queue)
             ]

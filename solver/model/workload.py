@@ -333,6 +333,11 @@ class Job(Document, frozen=True):
         return KubernetesNamespace(self.namespace, self.namespace_labels)
 
     @property
+    def waits_since(self) -> Instant:
+        """From when on it has waited, if it waits: its submission, or when it was last asked to leave."""
+        return max((self.submitted_at, *self.evicted_at[-1:]))
+
+    @property
     def held(self) -> str:
         """What keeps it from leaving for any job but one whose guarantee has waited for too long; "": nothing does, or for ever."""
         return self.held_by if self.leaves == "not" else ""

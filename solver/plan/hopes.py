@@ -67,6 +67,8 @@ def _of_protection(reason: Protected) -> str:
     match reason.by:
         case "minRuntime" | "coolDown":
             return f"a shorter {reason.by}{of_class}"
+        case "preemptAfter":
+            return f"a shorter preemptAfter{of_class or f' of queue {reason.queue}'}"
         case "evictionsPerDay":
             return f"more evictionsPerDay{of_class}"
         case "minGain":

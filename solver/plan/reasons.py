@@ -322,8 +322,11 @@ class GuaranteeFragmented(Reason, frozen=True, tag="guarantee-fragmented"):
         return f"{left}, this job needs {self.wanted} of them in a shape that is not free: a guarantee is a count"
 
 
-ProtectedBy = Literal["minRuntime", "coolDown", "evictionsPerDay", "minGain", "perRound", "disruptionBudget"]
-"""The field of the policy that protects a job; disruptionBudget: a PodDisruptionBudget of Kubernetes, which is not in it."""
+ProtectedBy = Literal[
+    "minRuntime", "coolDown", "evictionsPerDay", "preemptAfter", "minGain", "perRound", "disruptionBudget"
+]
+"""The field of the policy that protects a job; disruptionBudget: a PodDisruptionBudget of Kubernetes, which is not in it.
+preemptAfter: all are protected from a job that has not waited for so long."""
 
 
 class Protected(Reason, frozen=True, tag="protected"):
@@ -331,7 +334,7 @@ class Protected(Reason, frozen=True, tag="protected"):
 
     `until`: from then on it may be; None: nobody knows. Where the waiting job is inside its guarantee that is no later than its
     reclaimWithin. `priority_class`: of the job that is protected. `more`: how many others the same protects. `budget`: of a
-    PodDisruptionBudget, which one.
+    PodDisruptionBudget, which one. Of preemptAfter, `priority_class` or `queue` is what has the waiting job wait.
     """
 
     by: ProtectedBy
@@ -341,6 +344,7 @@ class Protected(Reason, frozen=True, tag="protected"):
     origin: str = ""
     more: int = 0
     budget: str = ""
+    queue: str = ""
 
     def __str__(self) -> str:
         others = f" and {count(self.more, 'other')}" if self.more else ""
@@ -350,6 +354,9 @@ class Protected(Reason, frozen=True, tag="protected"):
             case "minGain":
                 ends = f"; that counts{until}" if until else ""
                 return f"{would} give up more GPUs than minGain{where} allows{ends}"
+            case "preemptAfter":
+                whose = f"queue {self.queue}" if self.queue else f"class {self.priority_class}"
+                return f"{would} preemptAfter of {whose}{where} has this job wait first{until}"
             case "perRound":
                 return f"{would} perRound{where} allows no more evictions{until}"
             case "disruptionBudget":

@@ -121,7 +121,9 @@ class Queue(Document, frozen=True):
     `reclaim` and `reclaim_within` unset are what the queue above says, at the top the SchedulingPolicy.
     `ordering` unset is that of the queue above; a root's is by priority, not strict.
     `convergence` unset is what the queue above says, at the top the SchedulingPolicy. `host_quota`: what it may hold of CPU and
-    memory. `pools`: the only pools that its jobs, and those below it, may be on; unset: any that the queue above may use.
+    memory. `preempt_after`: how long its jobs wait before others leave for them, unless their class says so; unset: as the queue
+    above says, at the top not at all. `pools`: the only pools that its jobs, and those below it, may be on; unset: any that the
+    queue above may use.
     """
 
     name: QueueName
@@ -138,6 +140,7 @@ class Queue(Document, frozen=True):
     origin: str = ""
     host_quota: tuple[HostQuota, ...] = ()
     pools: tuple[str, ...] | None = None
+    preempt_after: Duration | None = None
 
     def host_quota_for(self, resource: Resource) -> HostQuota | None:
         """The entry for CPU or memory, if there is one."""
@@ -158,6 +161,7 @@ class PriorityClass(Document, frozen=True):
     `default_time_limit` holds for jobs that state none of their own, and so do `fallback_after` (None: what the policy says),
     `placement` (None: replicas of services are spread, gangs packed) and, of interactive jobs, `idle_limit` (None: none).
     `pools`: the only pools that jobs of the class may be on; None: any that their queue may use.
+    `preempt_after`: how long jobs of the class wait before others leave for them; None: what their queue says.
     """
 
     name: str
@@ -174,6 +178,7 @@ class PriorityClass(Document, frozen=True):
     origin: str = ""
     idle_limit: Duration | None = None
     pools: tuple[str, ...] | None = None
+    preempt_after: Duration | None = None
 
 
 SolverMode = Literal["production", "exact"]
@@ -291,6 +296,12 @@ class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
     def takes_turns(self) -> bool:
         """Whether the mere passing of time may end a job's turn."""
         return any(queue.ordering is not None and queue.ordering.turns is not None for queue in self.queues)
+
+    @cached_property
+    def delays_preemption(self) -> bool:
+        """Whether any queue or class has jobs wait before others leave for them."""
+        queues, classes = self.queues, self.priority_classes
+        return any(queue.preempt_after for queue in queues) or any(known.preempt_after for known in classes)
 
     def queue(self, name: str) -> Queue | None:
         """The queue of that name."""

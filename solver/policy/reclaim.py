@@ -1,10 +1,10 @@
-"""What a queue may take back from others, as the tree says it: the nearest queue that says something, else the cluster."""
+"""What a queue may take back from others, and when, as the tree says: the nearest queue that says something, else the cluster."""
 
 from __future__ import annotations
 
-from solver.model.quantities import Duration
-from solver.model.workload import QueueName
-from solver.policy.policy import Policy
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import Job, QueueName
+from solver.policy.policy import Policy, PriorityClass, Queue
 from solver.policy.tree import QueueTree
 
 
@@ -24,3 +24,21 @@ def budgets_hold_for(policy: Policy, tree: QueueTree, queue: QueueName) -> Durat
     """How long PodDisruptionBudgets may delay work inside the queue's guarantee."""
     said = policy.scheduling.evictions.disruption_budgets_hold_for
     return reclaim_within(policy, tree, queue) if said is None else said
+
+
+def has_it_wait(policy: Policy, tree: QueueTree, job: Job) -> PriorityClass | Queue | None:
+    """What says how long a job waits before others leave for it: its class, else the nearest queue; None: it need not wait."""
+    if not policy.delays_preemption:
+        return None
+    known = policy.priority_class(job)
+    if known is not None and known.preempt_after is not None:
+        return known if known.preempt_after else None
+    queues = (tree.by_name[name] for name in tree.path(job.spec.queue))
+    said = next((queue for queue in queues if queue.preempt_after is not None), None)
+    return said if said is not None and said.preempt_after else None
+
+
+def preempts_from(policy: Policy, tree: QueueTree, job: Job) -> Instant | None:
+    """From when on others leave for a waiting job, counted from when it began to wait; None: from the first."""
+    said = has_it_wait(policy, tree, job)
+    return job.waits_since.after(said.preempt_after) if said is not None and said.preempt_after is not None else None

@@ -24,7 +24,7 @@ from solver.placement.placement import PlacedGang, has_place, least_tasks
 from solver.placement.starts import JobStart
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy
-from solver.policy.reclaim import budgets_hold_for, may_reclaim_fair_share, reclaim_within
+from solver.policy.reclaim import budgets_hold_for, may_reclaim_fair_share, preempts_from, reclaim_within
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import ConsolidationSearch, Move
@@ -99,7 +99,7 @@ class Preemptor:
     def serve(self, candidate: StartCandidate, tier: Tier) -> None:
         """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
         preemptor = self.preemptor(candidate, tier)
-        alike = (candidate.likeness, tier, preemptor.overdue, preemptor.past_budgets)
+        alike = (candidate.likeness, tier, preemptor.overdue, preemptor.past_budgets, preemptor.waited)
         if (candidate.inside_only and tier == "fair" and preemptor.has_gpus) or self._unserved.fails_again(
             candidate, alike
         ):
@@ -416,7 +416,10 @@ class Preemptor:
         carried = self.attempts.evictable.rules.host.shares
         exceeds = any(carried.asks_beyond(job.spec, option) for option in candidate.options)
         has_gpus = any(sum(option.charge.values()) for option in candidate.options)
-        return PreemptorJob(job, known.value if known else 0, overdue, exceeds, has_gpus, past_budgets)
+        # Who grows runs, and waits for nothing.
+        opens = None if candidate.sub_layer.growth else preempts_from(self.policy, tree, job)
+        waited = opens is None or self.snapshot.time >= opens
+        return PreemptorJob(job, known.value if known else 0, overdue, exceeds, has_gpus, past_budgets, waited)
 
     def _keeps_to_limits(self, found: PreemptionResult, preemptor: PreemptorJob) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""

@@ -173,7 +173,7 @@ class EvictionCandidates:
             # No GPU leaves for work without GPUs.
             yields = self._preemptible[own] & (preemptor.has_gpus | self.rules.host.alone[own])
             below = own[yields & lower]
-            freely = self._free(overdue=preemptor.overdue, past_budgets=preemptor.past_budgets)
+            freely = self._free(overdue=preemptor.overdue, past_budgets=preemptor.past_budgets, waited=preemptor.waited)
             found = [self._place[PREEMPT, below[freely[below]]]]
             if self._takes_turn(preemptor):
                 # Nobody's guarantee waits for a turn: what protects holds however long the preemptor has waited.
@@ -181,22 +181,29 @@ class EvictionCandidates:
                 name, holders = preemptor.job.name, self.allocations.holders
                 later = [n for n in others.tolist() if precedence.yields(owner_of(holders[n].job.name), name)]
                 turns = np.array(later, dtype=np.int64)
-                found.append(self._place[TURN, turns[self._free(overdue=False, past_budgets=False)[turns]]])
+                found.append(
+                    self._place[
+                        TURN, turns[self._free(overdue=False, past_budgets=False, waited=preemptor.waited)[turns]]
+                    ]
+                )
             self._known[key] = np.sort(np.concatenate(found))
         return self._known[key]
 
     def likeness(self, preemptor: PreemptorJob) -> object:
         """The same for preemptors for whom the same may have to leave."""
         turn = preemptor.job.name if self._takes_turn(preemptor) else None
-        claims = preemptor.overdue, preemptor.past_budgets, preemptor.exceeds, preemptor.has_gpus
+        claims = preemptor.overdue, preemptor.past_budgets, preemptor.exceeds, preemptor.has_gpus, preemptor.waited
         return preemptor.job.spec.queue, preemptor.base_priority, claims, turn
 
     def _takes_turn(self, preemptor: PreemptorJob) -> bool:
         return preemptor.job.name in self.rules.precedence.in_turn
 
-    def _free(self, *, overdue: bool, past_budgets: bool) -> Mask:
-        """By number, whom nothing keeps from a preemptor that may pass over what protects, or over PodDisruptionBudgets."""
-        return (~self._protected | overdue) & (~self._held | past_budgets)
+    def _free(self, *, overdue: bool, past_budgets: bool, waited: bool) -> Mask:
+        """By number, whom nothing keeps from a preemptor that may pass over what protects, or over PodDisruptionBudgets.
+
+        From one that has not `waited` for long enough everybody is protected.
+        """
+        return ((~self._protected & waited) | overdue) & (~self._held | past_budgets)
 
     def _numbers(self, queue: QueueName) -> Ints:
         own = self.allocations.own[queue]
@@ -211,22 +218,24 @@ class EvictionCandidates:
         straddling: bool = True,
         exceeds: bool = False,
         has_gpus: bool = True,
+        waited: bool = True,
     ) -> Ints:
         """Work of other queues: of those below the parent of a branch on the preemptor's path, but not in it.
 
         So whoever comes from that branch may have the same; all branches of a path together have all other queues beside them.
         `straddling` False: nobody who is in part inside a guarantee. `exceeds`: the preemptor asks for more CPU or memory than its
         GPUs carry; then it takes nothing from jobs that hold more than theirs carry, and are inside their guarantees by GPUs.
-        `has_gpus` False: the preemptor has no GPUs, so nobody leaves for it that has some.
+        `has_gpus` False: the preemptor has no GPUs, so nobody leaves for it that has some. `waited` False: it has not waited for
+        long enough yet.
         """
-        key = (branch, overdue, past_budgets, straddling, exceeds, has_gpus)
+        key = (branch, overdue, past_budgets, straddling, exceeds, has_gpus, waited)
         if key not in self._known:
             path, below = self.rules.tree.path(branch), self.allocations.below
             around = below[path[1]] if len(path) > 1 else slice(0, len(self.allocations.holders))
             numbers = np.concatenate(
                 [np.arange(around.start, below[branch].start), np.arange(below[branch].stop, around.stop)]
             )
-            may = (self._evictable & self._free(overdue=overdue, past_budgets=past_budgets))[numbers]
+            may = (self._evictable & self._free(overdue=overdue, past_budgets=past_budgets, waited=waited))[numbers]
             numbers = numbers[may & (has_gpus | self.rules.host.alone[numbers])]
             standing = self._standing[numbers, len(path) - 1] if len(numbers) else numbers
             found = [self._place[RECLAIM, numbers[standing == BORROWED]]]

@@ -114,6 +114,7 @@ class Givers:
                     straddling=straddling,
                     exceeds=preemptor.exceeds,
                     has_gpus=preemptor.has_gpus,
+                    waited=preemptor.waited,
                 )
                 for branch in branches
             ]

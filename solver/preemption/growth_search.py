@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import msgspec
 
+from solver.model.cluster import GpuType
 from solver.model.parts import owner_of
 from solver.preemption.eviction import Preemptor
 from solver.preemption.fewest import Fewest
@@ -25,14 +26,14 @@ class GrowthSearch:
 
     making: Preemptor
 
-    def serve_all(self, tasks: Sequence[StartCandidate]) -> None:
+    def serve_all(self, tasks: Sequence[StartCandidate], awaited: Collection[GpuType] = ()) -> None:
         """Serve them in order, of alike ones first as many as fit as it is, then as many at once as can be by evicting.
 
-        So a gang of seven leaves for seven tasks, and not for one.
+        So a gang of seven leaves for seven tasks, and not for one. Of types that are `awaited` nothing leaves for them.
         """
         for _, alike in groupby(tasks, key=lambda task: task.likeness):
             left = self._served(list(alike), self._as_it_is)
-            if left and self._is_reachable(left[0]):
+            if left and left[0].options[0].charge.keys().isdisjoint(awaited) and self._is_reachable(left[0]):
                 self._served(left, self._by_evicting)
 
     def _served(self, alike: list[StartCandidate], serve: Callable[[PlacementRequest], bool]) -> list[StartCandidate]:

@@ -19,7 +19,7 @@ from solver.model.workload import JobName
 from solver.placement.placement import ONE_GPU, PlacedGang, place
 from solver.placement.starts import JobStart
 from solver.policy.policy import Policy
-from solver.policy.reclaim import may_reclaim_fair_share
+from solver.policy.reclaim import may_reclaim_fair_share, preempts_from
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.givers import charges_of
 from solver.preemption.new_nomination import NewNomination
@@ -240,8 +240,11 @@ class SparedVictims:
     def _is_claimed_fairly(self, known: NewNomination, nominations: Iterable[NewNomination]) -> bool:
         """Whether a job that was inside its guarantee may have the same for its fair share."""
         queue, tree = known.start.queue, self.evictable.rules.tree
+        opens = preempts_from(self.policy, tree, known.job)
         if known.start.inside_only or not may_reclaim_fair_share(self.policy, tree, queue):
             return False
+        if opens is not None and opens > self.evictable.rules.now:
+            return False  # An overdue guarantee alone has others leave that early.
         others = charges_of(victim for other in nominations if other is not known for victim in other.victims)
         before = QuotaHeadroom(self.shares.without(others.items()))
         losses = [(v.holder.job.spec.queue, v.holder.charge) for v in known.victims if v.means == "reclaim"]

@@ -154,7 +154,7 @@ class PreemptorJob:
     """A waiting job for which others may have to leave. `overdue`: nothing of the policy may delay its guarantee any longer.
 
     `exceeds`: it asks for more CPU or memory than its GPUs carry. `has_gpus`: it asks for some. `past_budgets`: no
-    PodDisruptionBudget may delay its guarantee any longer.
+    PodDisruptionBudget may delay its guarantee any longer. `waited`: for as long as it has to before others leave for it.
     """
 
     job: Job
@@ -163,6 +163,7 @@ class PreemptorJob:
     exceeds: bool = False
     has_gpus: bool = True
     past_budgets: bool = False
+    waited: bool = True
 
     @property
     def patient(self) -> PreemptorJob:

@@ -18,9 +18,10 @@ from solver.backfill.reservation_documents import document_reservations, kept_fr
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.sharing import sharing_of
 from solver.model.arrays import Mask
-from solver.model.cluster import Level
+from solver.model.cluster import GpuType, Level
 from solver.model.kept_columns import KeptValues
 from solver.model.parts import missing_part, owner_of
+from solver.model.quantities import Instant
 from solver.model.round_cache import RoundCache
 from solver.model.shape import kept_to
 from solver.model.snapshot import Snapshot
@@ -30,6 +31,7 @@ from solver.placement.starts import JobStart
 from solver.placement.views import place_in_view
 from solver.policy.policy import Policy
 from solver.policy.precedence import ordering_of
+from solver.policy.reclaim import preempts_from
 from solver.policy.tree import QueueTree
 from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.entry import lets_in
@@ -140,6 +142,24 @@ def missing_tasks(
         return []
     gangs = held_back_growing(able, snapshot, policy, candidates, shares, room)
     return [task for number, gang in enumerate(gangs) for task in _tasks_of(gang, number, headroom, room)]
+
+
+def awaited_types(
+    candidates: Iterable[StartCandidate], policy: Policy, shares: Shares, now: Instant
+) -> frozenset[GpuType]:
+    """Types of GPUs for which one of these, inside its guarantee, has to wait before others leave for it.
+
+    None leaves for growth there meanwhile: that job would have what is left.
+    """
+    inside, found = QuotaHeadroom(shares).entitled, set[GpuType]()
+    for candidate in candidates:
+        opens = preempts_from(policy, shares.tree, candidate.job)
+        if opens is not None and opens > now:
+            known, queue = policy.priority_class(candidate.job), candidate.job.spec.queue
+            is_firm = known is not None and not known.preemptible
+            for option in candidate.options:
+                found.update(option.charge if is_firm or inside.holds(queue, option.charge) else ())
+    return frozenset(found)
 
 
 def kept_to_domains(snapshot: Snapshot, kept: RoundCache | None = None) -> list[tuple[Job, Level]]:

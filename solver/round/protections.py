@@ -28,8 +28,13 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName
 from solver.placement.starts import JobStart
 from solver.plan.reasons import Protected, ProtectedBy
-from solver.policy.policy import Policy
-from solver.policy.reclaim import budgets_hold_for, reclaim_within
+from solver.policy.policy import Policy, PriorityClass
+from solver.policy.reclaim import (
+    budgets_hold_for,
+    has_it_wait,
+    preempts_from,
+    reclaim_within,
+)
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import SEARCHES_MAX, ConsolidationSearch
@@ -45,7 +50,7 @@ from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.quota.victims import ProtectionEnd, protected, protection_end
 from solver.round.decision import soon_free
-from solver.round.growing_gangs import kept_to_domains, missing_tasks, with_domains
+from solver.round.growing_gangs import awaited_types, kept_to_domains, missing_tasks, with_domains
 from solver.round.regrowth import GangGrowth
 from solver.round.tiers import Decision
 
@@ -63,10 +68,13 @@ ServingTurn = tuple[Instant, int, SubLayer, int, int]
 
 
 class Overdue(NamedTuple):
-    """From when on nothing of the policy delays a guarantee, and from when on no PodDisruptionBudget; None: that time has come."""
+    """From when on nothing of the policy delays a guarantee, from when on no PodDisruptionBudget, and from when on others leave for
+    a job that has to wait first; None: that time has come.
+    """
 
     policy: Instant | None
     budgets: Instant | None
+    waited: Instant | None
 
 
 class LaterStart(NamedTuple):
@@ -139,7 +147,7 @@ class RoundRemainder:
 
 def later_starts(left: RoundRemainder, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
     """Who waits only for the end of protections, or of limits. `waiting`: in order, who got nothing in the round."""
-    if not waiting or not _protects_any(left.snapshot, left.policy):
+    if not waiting or not (_protects_any(left.snapshot, left.policy) or _is_any_early(left, waiting)):
         return {}
     return ProtectedWaits.after(left, waiting).find()
 
@@ -158,6 +166,15 @@ def _protects_any(snapshot: Snapshot, policy: Policy) -> bool:
             if (known := classes[job.spec.priority_class]) is not None
         )
     )
+
+
+def _is_any_early(left: RoundRemainder, waiting: Sequence[StartCandidate]) -> bool:
+    """Whether any has to wait on before others leave for it."""
+    tree, policy = left.decision.shares.tree, left.policy
+    if not policy.delays_preemption:
+        return False
+    opens = (preempts_from(policy, tree, candidate.job) for candidate in waiting)
+    return any(at is not None and at > left.snapshot.time for at in opens)
 
 
 @dataclass(slots=True)
@@ -247,6 +264,8 @@ class ProtectedWaits:
         """Tasks that running gangs lack, the first of them; they may take back what others borrowed as well."""
         shares, room = self.headroom.shares, self.room
         tasks = missing_tasks(self.snapshot, self.policy, self.waiting, (), shares, room, self.kept)[:CONSIDERED_MAX]
+        awaited = awaited_types(self.waiting, self.policy, shares, self._now)
+        tasks = [task for task in tasks if task.options[0].charge.keys().isdisjoint(awaited)]
         # What protects others holds against growth to its end: nothing of that is ever overdue.
         last = max(self._ends, default=self._now)
         return [replace(task, job=msgspec.structs.replace(task.job, submitted_at=last)) for task in tasks]
@@ -266,7 +285,14 @@ class ProtectedWaits:
             within(self.policy, self._rules.tree, job.spec.queue) for within in (reclaim_within, budgets_hold_for)
         )
         policy, budgets = (at if at > self._now else None for at in map(job.submitted_at.after, limits))
-        return Overdue(policy, budgets if "disruptionBudget" in self._limits else None)
+        return Overdue(policy, budgets if "disruptionBudget" in self._limits else None, self._waited_at(candidate))
+
+    def _waited_at(self, candidate: StartCandidate) -> Instant | None:
+        """From when on others leave for it; None: they do."""
+        if candidate.sub_layer.growth:
+            return None
+        opens = preempts_from(self.policy, self._rules.tree, candidate.job)
+        return opens if opens is not None and opens > self._now else None
 
     def _instants_of(self, candidate: StartCandidate) -> tuple[Instant, ...]:
         """When something ends that could protect others from it."""
@@ -364,9 +390,10 @@ class ProtectedWaits:
         own = [victim.holder for victim in found.victims if victim.holder.job.spec.queue == queue]
         given_up = sum(victim.holder.gpus for victim in found.victims)
         gains = sum(found.request.option.charge.values()) >= making.policy.scheduling.evictions.min_gain * given_up
-        now = making.snapshot.time
+        now, waited = making.snapshot.time, self._waited_at(found.request.candidate)
         return bool(own) and not (
             gains
+            and (waited is None or waited <= now)
             and all(
                 not holder.job.held and not protected(holder.job, holder.priority_class.protection, now)
                 for holder in own
@@ -431,7 +458,28 @@ class ProtectedWaits:
                 until = at if at is not None and (end.until is None or end.until > at) else end.until
                 by.setdefault(end.by, {})[owner_of(job.name)] = until, job
         told = tuple(self._of_class(kind, jobs) for kind, jobs in by.items())
-        return (*told, _of_budgets(held, budgets)) if held else told
+        told = (*told, _of_budgets(held, budgets)) if held else told
+        return (*told, *self._of_delay(found, at))
+
+    def _of_delay(self, found: PreemptionResult, at: Instant | None) -> Iterator[Protected]:
+        """That it has not waited for long enough, where anybody leaves for it."""
+        candidate, names = found.request.candidate, sorted({owner_of(victim.name) for victim in found.victims})
+        waited = self._waited_at(candidate)
+        said = has_it_wait(self.policy, self._rules.tree, candidate.job)
+        if not names or waited is None or said is None:
+            return
+        # At the latest when nothing may delay the guarantee any longer.
+        until = at if at is not None and waited > at else waited
+        is_class = isinstance(said, PriorityClass)
+        yield Protected(
+            "preemptAfter",
+            names[0],
+            said.name if is_class else "",
+            until,
+            said.origin,
+            len(names) - 1,
+            queue="" if is_class else said.name,
+        )
 
     def _of_class(self, by: ProtectedBy, jobs: Mapping[JobName, tuple[Instant | None, Job]]) -> Protected:
         name = max(jobs, key=lambda name: (jobs[name][0] is None, jobs[name][0] or 0, name))

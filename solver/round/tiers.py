@@ -22,6 +22,7 @@ from solver.milp.optimiser import Optimiser
 from solver.milp.preemption_decision import PreemptionDecision, can_serve, can_state
 from solver.milp.prices import fit_for
 from solver.milp.start_decision import PendingDecision, StartDecision, begin
+from solver.model.cluster import GpuType
 from solver.model.parts import owner_of
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.round_cache import RoundCache
@@ -34,6 +35,7 @@ from solver.placement.starts import JobStart, layer_names, layer_values
 from solver.placement.strain import strain_of
 from solver.plan.plan import Certificate
 from solver.policy.policy import Policy
+from solver.policy.reclaim import preempts_from
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import ConsolidationSearch
 from solver.preemption.eviction import Preemptor
@@ -51,7 +53,7 @@ from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import UserRoom
 from solver.quota.vacated import TIERS, Tier
 from solver.round.compaction import compacted
-from solver.round.growing_gangs import fit_beside, in_gangs, kept_to_domains, missing_tasks, with_domains
+from solver.round.growing_gangs import awaited_types, fit_beside, in_gangs, kept_to_domains, missing_tasks, with_domains
 from solver.round.unneeded_evictions import spared
 
 SPARED_PROMISES_MAX = 100
@@ -275,12 +277,20 @@ class RoundState:
         inside = _names_of(self._inside(answer.starts, "entitled")) | self.confirmed
         self._keep(making, [start for start in answer.starts if start.candidate.job.name in inside])
         kept = len(making.starts)
-        if not self._grow_by_program(making, tasks):
-            GrowthSearch(making).serve_all(tasks)
+        started, now = _names_of(answer.starts), ground.snapshot.time
+        left = [candidate for candidate in self.waiting if candidate.job.name not in started]
+        awaited = awaited_types(left, ground.policy, self.shares, now)
+        if not self._grow_by_program(making, tasks, awaited):
+            GrowthSearch(making).serve_all(tasks, awaited)
         starts = in_gangs(making.starts[kept:], ground.snapshot)
         if starts or making.promises:
             self._settle_growth(starts, making.promises)
         return bool(starts or making.promises)
+
+    def _has_to_wait(self, candidate: StartCandidate) -> bool:
+        """Whether others do not leave for it yet."""
+        opens = preempts_from(self.ground.policy, self.shares.tree, candidate.job)
+        return opens is not None and opens > self.ground.snapshot.time
 
     def _grow_settled(self) -> None:
         """What starts inside guarantees, or was promised its place there, grows inside them before anything beyond them starts."""
@@ -300,13 +310,17 @@ class RoundState:
             replace(promise, start=start) for promise, start in zip(self.promises, after[count:], strict=True)
         ]
 
-    def _grow_by_program(self, making: Preemptor, tasks: Sequence[StartCandidate]) -> bool:
+    def _grow_by_program(
+        self, making: Preemptor, tasks: Sequence[StartCandidate], awaited: Collection[GpuType]
+    ) -> bool:
         if self.optimiser is None or not can_state(making):
             return False
         for evicts in (False, True):
             # What is free comes first: others leave for what finds no place there, GPU for GPU.
             joining = {job.name for job, _ in making.served}
             left = [task for task in tasks if task.job.name not in joining]
+            if evicts and awaited:
+                left = [task for task in left if task.options[0].charge.keys().isdisjoint(awaited)]
             decision = PreemptionDecision(making, "entitled", left, grows=True, evicts=evicts)
             if not decision.serve(self.optimiser, self.ground.policy.scheduling.solver):
                 return False
@@ -335,7 +349,17 @@ class RoundState:
         """Have the program serve the jobs of which it knows all rules; returns what it did, and of which jobs it decided."""
         making = self._beside_confirmed(answer)
         waiting = (candidate for candidate in self.waiting if candidate.job.name not in self.confirmed)
-        able = [candidate for candidate in waiting if can_serve(candidate)]
+        # Else one that has waited has others leave, and what is free goes to one that has not.
+        started = _names_of(answer.starts)
+        early = [
+            candidate
+            for candidate in self.waiting
+            if candidate.job.name not in started
+            and self._has_to_wait(candidate)
+            and not making.preemptor(candidate, tier).overdue
+        ]
+        left_out = frozenset(_names(early))
+        able = [candidate for candidate in waiting if can_serve(candidate) and candidate.job.name not in left_out]
         if self.optimiser is None or not able or not can_state(making):
             return making, frozenset()
         decision = PreemptionDecision(making, tier, able)
@@ -351,7 +375,7 @@ class RoundState:
             self._keep(making, concerned)
             return making, _decided(making, able)
         self.by_program.update(name for promise in making.promises for name in promise.asked)
-        self.gaps |= decision.gaps
+        self.gaps |= _with_left_out(decision.gaps, tier, early)
         return making, _decided(making, able)
 
     def _beside_confirmed(self, answer: StartDecision) -> Preemptor:
@@ -430,6 +454,16 @@ def _decided(making: Preemptor, able: Iterable[StartCandidate]) -> frozenset[Job
 
 def _names_of(starts: Iterable[JobStart]) -> set[JobName]:
     return {start.candidate.job.name for start in starts}
+
+
+def _with_left_out(gaps: Mapping[str, float], tier: Tier, left_out: Iterable[StartCandidate]) -> dict[str, float]:
+    """By layer how many more GPUs could at most be served, if these could be by moving others, which the program was not asked."""
+    more = dict(gaps)
+    for candidate in left_out:
+        layer = f"{tier}.{candidate.sub_layer}"
+        if layer in more:
+            more[layer] += candidate.weight * max(option.worth for option in candidate.options)
+    return more
 
 
 def _names(candidates: Iterable[StartCandidate]) -> list[JobName]:

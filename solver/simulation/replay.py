@@ -31,7 +31,7 @@ from solver.plan.plan import (
 )
 from solver.policy.policy import Policy
 from solver.policy.precedence import waiting_since
-from solver.policy.reclaim import budgets_hold_for, reclaim_within
+from solver.policy.reclaim import budgets_hold_for, preempts_from, reclaim_within
 from solver.policy.tree import QueueTree
 from solver.queueing.costs import near, ran_ms
 from solver.queueing.durations import HISTORY_JOBS, quantiles
@@ -114,6 +114,7 @@ class Replay:
         times += [held.until for held in self._reserved.values() if held.is_declared and held.until is not None]
         times += self._next_loans(earliest)
         times += self._next_overdue(earliest)
+        times += self._next_preemptors(earliest)
         if self._promises:
             times.append(earliest)
         times += self._next_turn(earliest)
@@ -130,6 +131,14 @@ class Replay:
                     at = job.submitted_at.after(within(self.policy, tree, job.spec.queue))
                     if at >= earliest:
                         yield at
+
+    def _next_preemptors(self, earliest: Instant) -> Iterator[Instant]:
+        """When jobs have waited for so long that others leave for them."""
+        tree = QueueTree.of(self.policy)
+        for job in self._live.values() if self.policy.delays_preemption else ():
+            at = preempts_from(self.policy, tree, job) if job.phase == "pending" else None
+            if at is not None and at >= earliest:
+                yield at
 
     def _next_turn(self, earliest: Instant) -> Iterator[Instant]:
         """When a job may have its turn, though nothing happens."""

@@ -58,7 +58,7 @@ def test_access_lists_are_users_a_blank_and_groups() -> None:
 def test_order_and_delays_are_the_queues_and_lines_those_of_the_map() -> None:
     found = imported("yunikorn", {"config.yaml": GPUS}, only="H100")
     assert documents(found, "Queue")["search"]["ordering"] == {"by": "fifo"}
-    assert documents(found, "Queue")["search"]["reclaimWithin"] == "30s"
+    assert documents(found, "Queue")["search"]["preemptAfter"] == "30s"
     assert "# From queue root.Ad_hoc, config.yaml:25." in found.files["policies/queues/ad-hoc.yaml"]
     assert entry(found, "data.service.schedulingInterval").outcome == "dropped"
     assert unknown(found) == []

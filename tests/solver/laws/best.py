@@ -136,6 +136,8 @@ def _are_whole(book: Book, leaving: frozenset[Part]) -> bool:
 
 def _is_protected(book: Book, taker: Worker, own: Sequence[Part], others: Sequence[Part]) -> bool:
     lifted = book.is_overdue(taker)
+    if book.is_early(taker) and (own or (others and not lifted)):
+        return True
     return any(book.is_protected(book.jobs[part.job]) for part in own) or (
         not lifted and any(book.is_protected(book.jobs[part.job]) for part in others)
     )
@@ -158,7 +160,12 @@ def _gains_enough(
 def may_take_for_share(book: Book, taker: Worker, leaving: frozenset[Part]) -> bool:
     """Whether the rules surely let these leave for a job that is inside its fair share: of queues that keep theirs."""
     jobs = [book.jobs[part.job] for part in leaving]
-    sure = book.reclaims[taker.queue] and (taker.preemptible or taker.may_borrow) and _are_whole(book, leaving)
+    sure = (
+        book.reclaims[taker.queue]
+        and not (leaving and book.is_early(taker))
+        and (taker.preemptible or taker.may_borrow)
+        and _are_whole(book, leaving)
+    )
     if not sure or not book.has_room(taker, taker.need, leaving) or sum(p.milli for p in leaving) > taker.need:
         return False
     if any(job.queue == taker.queue or not job.preemptible or book.is_protected(job) for job in jobs):
@@ -356,6 +363,8 @@ def best_entitled(book: Book) -> tuple[Counter[int], tuple[Worker, ...]]:
     rank = ranks_of(book)
     able = [job for job in book.waiting if job.preemptible or job.may_borrow or book.may_start(job)]
     able = [job for job in able if book.is_inside(job, book.path(job.queue)) and book.admissible(job)]
+    # Who has to wait before others leave has what is free, in the order of the round.
+    able = [job for job in able if not book.is_early(job) or book.is_overdue(job)]
     best, found = Counter[int](), tuple[Worker, ...]()
     for count in range(1, len(able) + 1):
         for takers in combinations(able, count):

@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import combinations, islice, product
 from typing import Literal, NamedTuple, TypeVar
 
+from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, TaskPlacement
 from solver.policy.policy import Policy
@@ -57,7 +58,10 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Worker:
-    """A job as the rules see it. `unit`: what a task asks for. `promised`: it waits, and its GPUs are its own already."""
+    """A job as the rules see it. `unit`: what a task asks for. `promised`: it waits, and its GPUs are its own already.
+
+    `preempts_from`: before that nobody leaves for it, but for a guarantee that is overdue.
+    """
 
     name: str
     queue: str
@@ -73,6 +77,7 @@ class Worker:
     protected_until: int
     backs_off_until: int
     promised: bool = False
+    preempts_from: int = 0
 
     @property
     def milli(self) -> int:
@@ -125,6 +130,7 @@ class Book:
         parent = {name: str(queue.parent) if queue.parent else None for name, queue in known.items()}
         reclaim = _nearest({name: queue.reclaim for name, queue in known.items()}, parent)
         within = _nearest({name: queue.reclaim_within for name, queue in known.items()}, parent)
+        delays = _nearest({name: queue.preempt_after for name, queue in known.items()}, parent)
         return cls(
             int(snapshot.time),
             parent,
@@ -133,7 +139,7 @@ class Book:
             {name: entry.max if entry else None for name, entry in quota.items()},
             {name: (mode or scheduling.reclaim) == "fair-share" for name, mode in reclaim.items()},
             {str(node.name): tuple(str(gpu.id) for gpu in node.gpus) for node in snapshot.nodes},
-            {str(job.name): _worker(job, snapshot, policy) for job in snapshot.jobs},
+            {str(job.name): _worker(job, snapshot, policy, delays) for job in snapshot.jobs},
             Fraction(scheduling.evictions.min_gain).limit_denominator(1000),
             scheduling.evictions.moves_per_round,
             {name: int(nearest or scheduling.reclaim_within) for name, nearest in within.items()},
@@ -343,6 +349,10 @@ class Book:
         """It has waited for so long that nothing may delay its guarantee."""
         return self.now - job.submitted >= self.reclaim_within[job.queue]
 
+    def is_early(self, job: Worker) -> bool:
+        """It has to wait on before others leave for it."""
+        return self.now < job.preempts_from
+
     def is_protected(self, job: Worker) -> bool:
         """It may not be evicted yet, by its class."""
         return self.now < job.protected_until
@@ -443,7 +453,7 @@ def _places(gpus: int, unit: int) -> int:
     return gpus // (unit // GPU) if unit >= GPU else gpus * (GPU // unit)
 
 
-def _worker(job: Job, snapshot: Snapshot, policy: Policy) -> Worker:
+def _worker(job: Job, snapshot: Snapshot, policy: Policy, delays: Mapping[str, Duration | None]) -> Worker:
     (group,) = job.spec.task_groups
     known = policy.priority_class(job)
     assert known is not None
@@ -458,6 +468,7 @@ def _worker(job: Job, snapshot: Snapshot, policy: Policy) -> Worker:
         lately = [at for at in job.evicted_at if at + DAY_MS > snapshot.time]
         if protection.evictions_per_day is not None and len(lately) >= protection.evictions_per_day:
             until = max(until, lately[-protection.evictions_per_day] + DAY_MS)
+    delay = delays[job.spec.queue] if known.preempt_after is None else known.preempt_after
     rests = policy.scheduling.evictions.back_off * 2 ** (len(job.evicted_at) - 1) if job.evicted_at else 0
     return Worker(
         str(job.name),
@@ -474,6 +485,7 @@ def _worker(job: Job, snapshot: Snapshot, policy: Policy) -> Worker:
         int(until),
         int(job.evicted_at[-1] + rests) if job.evicted_at else int(job.submitted_at),
         promised is not None,
+        max([job.submitted_at, *job.evicted_at]) + delay if delay else 0,
     )
 
 

@@ -149,11 +149,12 @@ def _at(snapshot: Snapshot, time: int) -> Snapshot:
 def _next_end(book: Book, policy: Policy) -> int | None:
     """When the next protection or back-off ends, or a guarantee is overdue where that makes a difference."""
     ends = [job.protected_until for job in book.running] + [job.backs_off_until for job in book.waiting]
+    ends += [job.preempts_from for job in book.waiting]
     shielded = any(
         known.protection.min_runtime or known.protection.cool_down or known.protection.evictions_per_day is not None
         for known in policy.priority_classes
     )
-    if shielded or book.min_gain:
+    if shielded or book.min_gain or any(job.preempts_from for job in book.waiting):
         ends += [job.submitted + book.reclaim_within[job.queue] for job in book.waiting]
     return min((end for end in ends if end > book.now), default=None)
 

@@ -87,6 +87,8 @@ HELPS: list[tuple[AnyReason, str]] = [
     (Protected("minRuntime", FIRST, "batch", AT), "a shorter minRuntime of class batch"),
     (Protected("coolDown", FIRST, until=AT), "a shorter coolDown"),
     (Protected("evictionsPerDay", FIRST, "batch"), "more evictionsPerDay of class batch"),
+    (Protected("preemptAfter", FIRST, "batch"), "a shorter preemptAfter of class batch"),
+    (Protected("preemptAfter", FIRST, queue="vision"), "a shorter preemptAfter of queue vision"),
     (Protected("minGain", FIRST), "a lower minGain"),
     (Protected("perRound", FIRST), "a higher perRound"),
     (Protected("disruptionBudget", FIRST), "a PodDisruptionBudget that lets first go"),

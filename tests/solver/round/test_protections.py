@@ -366,6 +366,7 @@ class ClosedCourse:
         book = Book.of(self.snapshot, self.policy)
         yield from (job.protected_until for job in book.running)
         yield from (job.backs_off_until for job in book.waiting)
+        yield from (job.preempts_from for job in book.waiting)
         yield from (job.submitted + book.reclaim_within[job.queue] for job in book.waiting)
 
 
