@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -40,6 +41,11 @@ PLOTS = Path(__file__).parents[1] / "docs" / "plots"
     "answer stands.",
 )
 @click.option(
+    "--pace-s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds that a round counts as for jobs that come meanwhile: the same come in each run.  [default: as it took]",
+)
+@click.option(
     "--snapshot", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A snapshot of your own."
 )
 @click.option("--policy", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Its policy repository.")
@@ -66,6 +72,7 @@ def main(
     divisor: int,
     seed: int,
     program_s: float,
+    pace_s: float | None,
     snapshot: Path | None,
     policy: Path | None,
     curve: bool,
@@ -87,7 +94,7 @@ def main(
         names = list(CASES) if wanted == "all" else [wanted]
         console = Console(stderr=True)
         found = [
-            measure(name, smaller(CASES[name], divisor), seed, limit_s)
+            measure(name, replace(smaller(CASES[name], divisor), pace_s=pace_s), seed, limit_s)
             for name in track(names, "Deciding rounds", console=console, disable=not console.is_terminal)
         ]
     if output == "json":

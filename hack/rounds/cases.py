@@ -30,7 +30,10 @@ LARGEST = JobName("largest")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`rounds` after the first; `arrivals`: beside a stream of them, of which some can't wait; `largest`: a gang of 4,096 GPUs."""
+    """`rounds` after the first; `arrivals`: beside a stream of them, of which some can't wait; `largest`: a gang of 4,096 GPUs.
+
+    `pace_s`: how long each round counts as for jobs that come meanwhile, so that the same come in each run; None: as it took.
+    """
 
     gpus: int
     pending: int
@@ -38,6 +41,7 @@ class Case:
     rounds: int = 0
     arrivals: bool = False
     largest: bool = False
+    pace_s: float | None = None
 
 
 CASES = {
@@ -103,7 +107,8 @@ def arrivals(
 
     The clock of jobs is that of the rounds themselves: what comes while one is decided is seen by the next.
     """
-    onward, now_s, waits = Onward(workload, random.Random(0), 0.0), rounds[0].total_s, list[float]()
+    onward, waits = Onward(workload, random.Random(0), 0.0), list[float]()
+    now_s = case.pace_s or rounds[0].total_s
     came_s = 0.0
     for number in range(case.rounds):
         at = Instant(NOW + int(now_s * 1000) + 1)
@@ -113,7 +118,7 @@ def arrivals(
         snapshot = snapshot_of(at, before.nodes, [*before.jobs, *(job for job, _ in new)])
         plan, found = timed(snapshot, policy, solve)
         rounds.append(found)
-        now_s += found.total_s
+        now_s += case.pace_s or found.total_s
         waits += [now_s - since_s for job, since_s in new if job.name.startswith("urgent-")]
     waits.sort()
     return {

@@ -130,7 +130,7 @@ def test_every_case_says_all(case: str) -> None:
 
 
 def test_who_cannot_wait_is_decided_while_others_come() -> None:
-    found = ran("--case", "arrival", "--smaller", "16")
+    found = ran("--case", "arrival", "--smaller", "16", "--pace-s", "4", "--program-s", "0")
     more = found["more"]
     assert isinstance(more, dict)
     assert more["urgent"] == 3

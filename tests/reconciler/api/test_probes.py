@@ -10,18 +10,24 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.access.policy import AccessPolicy, RoleBinding
 from reconciler.api.guard import Guard
 from reconciler.api.rules import RULES
 from reconciler.api.server import ApiServer
 from reconciler.client import Client
 from reconciler.protocols.job_source import JobSource
 from tests.reconciler.api.conftest import TOKEN, Site
+from tests.reconciler.api.people import identify
 from tests.reconciler.api.web import WEB
 
 OWNER = {"Authorization": f"Bearer {TOKEN}"}
 OPEN = sorted(route.partition(" ")[2] for route, rule in RULES.items() if rule == "open")
 THREADS = 60
 """More than answer requests at once: 40, unless a program tells anyio otherwise."""
+
+
+def bearer(user: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer token-of-{user}"}
 
 
 @pytest.mark.parametrize("host", ["10.244.1.7:7717", "[fd00::7]:7717", "localhost", "evil.example", ""])
@@ -48,6 +54,8 @@ def test_a_client_asks_whether_a_server_is_ready(site: Site, client: Client) -> 
 def test_probes_are_answered_while_every_thread_waits(site: Site) -> None:
     """As for a database that hangs: were the answer late, the kubelet would kill a control plane that only waits."""
     come, go_on, services = Semaphore(0), Flag(), site.services()
+    users = [f"viewer-{number}" for number in range(THREADS)]  # one alone can't take all threads
+    site.access = AccessPolicy(roles=(RoleBinding("viewer", tuple(f"user:{user}" for user in users)),))
 
     class Hanging:
         def __getattr__(self, name: str) -> Any:
@@ -60,10 +68,10 @@ def test_probes_are_answered_while_every_thread_waits(site: Site) -> None:
 
     hanging = cast("JobSource", Hanging())
     with (
-        ApiServer(replace(services, jobs=hanging), Guard(TOKEN, user="alice")) as server,
+        ApiServer(replace(services, jobs=hanging), Guard(TOKEN, user="alice", identify=identify)) as server,
         ThreadPoolExecutor(THREADS) as callers,
     ):
-        asked = [callers.submit(WEB.get, f"{server.url}/v1/jobs", headers=OWNER) for _ in range(THREADS)]
+        asked = [callers.submit(WEB.get, f"{server.url}/v1/jobs", headers=bearer(user)) for user in users]
         for _ in range(40):
             assert come.acquire(timeout=60)
         assert not come.acquire(blocking=False)
