@@ -79,8 +79,8 @@ def test_a_delay_of_nothing_changes_no_plan(optimiser: object) -> None:
     [
         (range(12), optimise),
         (range(12), None),
-        pytest.param(range(12, 400), optimise, marks=pytest.mark.thorough),
-        pytest.param(range(12, 400), None, marks=pytest.mark.thorough),
+        pytest.param(range(12, 400), optimise, marks=pytest.mark.long),
+        pytest.param(range(12, 400), None, marks=pytest.mark.long),
     ],
     ids=["12", "12 by search", "400", "400 by search"],
 )
@@ -103,8 +103,8 @@ def test_nobody_leaves_for_a_job_that_has_not_waited_and_the_checker_finds_nothi
 @pytest.mark.parametrize(
     ("worlds", "decide"),
     [
-        pytest.param(range(150), production, marks=pytest.mark.thorough),
-        pytest.param(range(60), greedy, marks=pytest.mark.thorough),
+        pytest.param(range(150), production, marks=pytest.mark.long),
+        pytest.param(range(60), greedy, marks=pytest.mark.long),
     ],
     ids=["150", "60 by search"],
 )
@@ -123,8 +123,8 @@ def test_no_law_is_broken_that_is_not_without_delays(
     ("worlds", "optimiser", "least"),
     [
         (range(8), optimise, 1),
-        pytest.param(range(60), optimise, 10, marks=pytest.mark.thorough),
-        pytest.param(range(60), None, 10, marks=pytest.mark.thorough),
+        pytest.param(range(60), optimise, 10, marks=pytest.mark.long),
+        pytest.param(range(60), None, 10, marks=pytest.mark.long),
     ],
     ids=["8", "60", "60 by search"],
 )

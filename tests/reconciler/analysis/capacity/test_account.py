@@ -136,7 +136,7 @@ def traces(draw: st.DrawFn) -> tuple[TraceJob, ...]:
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 @given(traces())
 @settings(max_examples=25, deadline=None)
 def test_every_moment_that_a_job_waited_counts_for_one_thing(jobs: tuple[TraceJob, ...]) -> None:
@@ -150,7 +150,7 @@ def test_every_moment_that_a_job_waited_counts_for_one_thing(jobs: tuple[TraceJo
     assert sum(line.gpu_hours for line in found.waiting) == pytest.approx(waited)
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(1, 6))
 @settings(max_examples=15, deadline=None)
 def test_one_node_less_misses_the_target(gaps: list[int], hours: int) -> None:
