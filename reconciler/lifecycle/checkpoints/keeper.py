@@ -13,7 +13,7 @@ from typing import Final
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, PARTS, Manifest, StepFolder, step_folder
 from reconciler.lifecycle.checkpoints.publication import manifest_of
 from reconciler.lifecycle.checkpoints.retention import expired_checkpoints
-from reconciler.lifecycle.checkpoints.storage import RefusedEntryError, Storage, StorageUnusableError
+from reconciler.lifecycle.checkpoints.storage import ReadEnoughError, RefusedEntryError, Storage, StorageUnusableError
 from reconciler.lifecycle.checkpoints.turns import storage_of
 from reconciler.lifecycle.checkpoints.verification import Verification, verification_steps
 from reconciler.model.checkpoint_findings import AnyFinding
@@ -48,9 +48,9 @@ READING_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Unwhole:
-    """A checkpoint that was not whole when its parts were in this `state`; `problem`: why it never will be, or ""."""
+    """A checkpoint that was not whole when its parts were in this `state`, None: read it again; `problem`: why, if that is told."""
 
-    state: int
+    state: int | None
     problem: str
 
 
@@ -142,13 +142,15 @@ class Keeper:
     ) -> tuple[Manifest | None, Unwhole | None]:
         """The manifest of a checkpoint that is whole; else what is worth knowing when it is looked at again."""
         state, problem = storage.state_of(f"{folder}/{PARTS}"), ""
-        if before is not None and state == before.state:
+        if before is not None and state is not None and state == before.state:
             return None, before
         try:
             manifest = manifest_of(storage, record.name, folder, record.spec.tasks)
         except RefusedEntryError as error:
             manifest, problem = None, str(error)
-        return manifest, None if manifest is not None or state is None else Unwhole(state, problem)
+            if isinstance(error, ReadEnoughError):
+                state = None  # The next look has room for it: what this one has read is remembered.
+        return manifest, None if manifest is not None else Unwhole(state, problem)
 
     def _record(
         self, epoch: Epoch, policy: CheckpointPolicy, storage: Storage, manifest: Manifest, now: Instant

@@ -52,6 +52,10 @@ class RefusedEntryError(StorageUnusableError):
         self.problem = problem
 
 
+class ReadEnoughError(RefusedEntryError):
+    """One look has read as much as it may: the next may read on."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """An opened file. `pieces` end early where it has become shorter, and after one byte more where it has grown."""
@@ -92,7 +96,7 @@ class Storage:
         return tuple(sorted(str(path).rstrip("/").rpartition("/")[2] for path in found))
 
     def state_of(self, folder: str) -> int | None:
-        """Another one once something directly in the folder is another; None: the storage does not say. Of this process alone."""
+        """A number that is another once a file directly in the folder is; None: the storage does not say. Of this process alone."""
         with self._explained():
             try:
                 if self._local:
@@ -147,7 +151,7 @@ class Storage:
                 return None
             self._left -= file.size
             if self._left < 0:
-                raise RefusedEntryError(self.url, f"its parts have more than {SMALL_BYTES_EACH_LOOK} bytes")
+                raise ReadEnoughError(self.url, f"its parts have more than {SMALL_BYTES_EACH_LOOK} bytes")
             return b"".join(file.pieces)
 
     def publish(self, path: str, content: bytes) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.lifecycle.checkpoints import storage as storage_module
 from reconciler.lifecycle.checkpoints.keeper import CORRUPT, DELETED, FOLDERS_MAX, PUBLISHED, VERIFIED, Keeper
 from reconciler.lifecycle.checkpoints.manifest import MANIFEST, StepFolder, step_folder
 from reconciler.lifecycle.checkpoints.pending_verification import unread
@@ -570,3 +571,14 @@ def test_of_very_many_folders_the_newest_are_looked_at(site: Site) -> None:
     site.now = site.now.after(TWO_DAYS)
     assert (site.step(), site.step()) == ([], [])
     assert [folder.name for folder in site.folder.iterdir()] == [str(StepFolder(1, 10_000))]
+
+
+def test_what_one_look_has_no_room_for_the_next_one_reads(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.save(100, world_size=2)
+    site.save(200)
+    size = (site.folder_of(200) / "parts" / "worker.0.json").stat().st_size
+    monkeypatch.setattr(storage_module, "SMALL_BYTES_EACH_LOOK", size * 3 // 2)
+    kept = site.keeper.step(site.epoch, {"default": site.policy}, [site.record], (), site.now)
+    assert "its parts have more than" in kept.problems[f"default/{JOB}"]
+    assert site.step() == [PUBLISHED, VERIFIED]
+    assert site.states() == [(200, "verified")]
