@@ -17,6 +17,7 @@ from reconciler.api.job_reader import JobFilter, JobReader
 from reconciler.api.job_requests import JobRequests, JobVerb
 from reconciler.api.payloads import LOG_BYTES_MAX, NEXT_OFFSET, CheckpointList, EventList, JobList, JobView, Why
 from reconciler.api.problems import RequestRefusedError
+from reconciler.api.prompt_starts import asks_for_prompt_starts
 from reconciler.api.redaction import readable_view
 from reconciler.api.services import Services
 from reconciler.api.submitter import JobSubmitter
@@ -114,8 +115,9 @@ class JobRoutes:
     ) -> Response:
         """Accept a Job document; refuse one that could never run. The same key and name again is the same job."""
         sent = _Sent(request, body, idempotency_key)
-        # Others do not wait until a large one is read.
-        asked = sent if len(body) <= BYTES_MAX else await run_in_threadpool(self._judged, sent)
+        # Others do not wait until a large one is read, or until a round has been tried for one.
+        quick = len(body) <= BYTES_MAX and not asks_for_prompt_starts(self._services)
+        asked = sent if quick else await run_in_threadpool(self._judged, sent)
         record, view = await self._submissions(asked)
         # The same key from another user finds a job that is not theirs.
         self._authority.require(request, "see-job", record.spec.queue, record)

@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.problems import RequestRefusedError
+from reconciler.api.prompt_starts import require_prompt_starts
 from reconciler.api.services import Services
 from reconciler.api.submission import (
     require_admissible,
@@ -42,6 +43,7 @@ class JobSubmitter:
         require_known_dependencies(self._services, [new])
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, [new], user)
+        require_prompt_starts(self._services, new.name, [new], user, idempotency_key)
         return Submission(new.name, new.spec, user, now, idempotency_key)
 
     def take_in(self, asked: Sequence[Submission]) -> list[AcceptedJob | DuplicateJobError]:
@@ -65,6 +67,7 @@ class JobSubmitter:
         require_known_dependencies(self._services, batch.jobs)
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, batch.jobs, user)
+        require_prompt_starts(self._services, batch.name, batch.jobs, user, idempotency_key)
         group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
         self.tell([job.name for job in batch.jobs])
         is_new = (group.submitted_at, group.user) == (now, user)

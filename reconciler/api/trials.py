@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from reconciler.api.answers import answer, answers, refuses
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.group_payloads import Trial, TrialList
 from reconciler.api.job_routes import bounded_body
+from reconciler.api.prompt_starts import JOBS_MAX, late_start, plan_with
 from reconciler.api.services import Services
 from reconciler.api.submission import (
     bare_spec,
@@ -23,19 +23,15 @@ from reconciler.api.submission import (
 )
 from reconciler.api.views import verdict_words
 from reconciler.documents.pipeline import read_submission
-from reconciler.lifecycle.jobs.containers import kept_to_containers
 from reconciler.model.job_groups import Batch, NewJob
 from reconciler.model.job_runs import run_after
 from reconciler.protocols.job_source import DuplicateJobError
 from solver.model.document import digest
-from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.quantities import Instant
 from solver.model.workload import Job
 from solver.plan.plan import Bind, Evict, Plan, Shrink
 from solver.plan.reasons import AnyReason
-from solver.round.solve import solve
-
-JOBS_MAX = 100
-"""Of one submission: what a round says of the hundredth element of an array it says of the others too."""
+from solver.policy.policy import PriorityClass
 
 _DOCUMENT = {"schema": {"type": "object", "description": "A Job, with an array or without, or a Pipeline."}}
 
@@ -54,8 +50,12 @@ def trials_of(services: Services, batch: Batch, user: str) -> TrialList:
     snapshot, jobs = services.snapshot(), batch.jobs[:JOBS_MAX]
     refusals = dict(_refusals(services, jobs))
     begin = [job for job in jobs if not refusals[job.name] and not job.spec.depends_on]
-    plan = _plan(services, snapshot, _at_a_time(begin), user)
-    items = tuple(_trial(job, refusals[job.name], plan) for job in jobs)
+    plan = plan_with(services, snapshot, begin, user)
+    _, policy = services.policy()
+    known = {
+        each.name: policy.priority_class(each) for each in (Job(j.name, snapshot.time, j.spec, user) for j in jobs)
+    }
+    items = tuple(_trial(job, refusals[job.name], plan, known[job.name], snapshot.time) for job in jobs)
     return TrialList(time=snapshot.time, items=items, untried=len(batch.jobs) - len(jobs))
 
 
@@ -107,28 +107,11 @@ def _refusals(services: Services, jobs: Iterable[NewJob]) -> Iterator[tuple[str,
         yield job.name, known[key]
 
 
-def _at_a_time(jobs: Iterable[NewJob]) -> Iterator[NewJob]:
-    """Those that a round would be asked about: of an array no more than may run at a time."""
-    begun: Counter[str] = Counter()
-    for job in jobs:
-        array = job.array
-        if array is None or array.max_running is None or begun[array.id] < array.max_running:
-            yield job
-        if array is not None:
-            begun[array.id] += 1
-
-
-def _plan(services: Services, snapshot: Snapshot, jobs: Iterable[NewJob], user: str) -> Plan:
-    """Without the optimiser, which belongs to the loop: quick, and the same every time; a round may find better places."""
-    _, policy = services.policy()
-    specs = {job.name: kept_to_containers(bare_spec(job.spec), snapshot.node_sets) for job in jobs}
-    asked = (Job(name, snapshot.time, spec, user) for name, spec in specs.items())
-    world = snapshot_of(snapshot.time, snapshot.nodes, (*snapshot.jobs, *asked), snapshot.in_flight, snapshot.node_sets)
-    return solve(world, policy, None)
-
-
-def _trial(job: NewJob, refusals: tuple[AnyReason, ...], plan: Plan) -> Trial:
+def _trial(
+    job: NewJob, refusals: tuple[AnyReason, ...], plan: Plan, priority_class: PriorityClass | None, now: Instant
+) -> Trial:
     verdict = next((each for each in plan.verdicts if each.job == job.name), None)
+    late = late_start(priority_class, verdict, now)
     bound = next((step for step in plan.steps if isinstance(step, Bind) and step.job == job.name), None)
     leave = (step.job for step in plan.steps if isinstance(step, Evict | Shrink) and step.beneficiary == job.name)
     waits_for = tuple(map(str, job.spec.depends_on))
@@ -141,5 +124,6 @@ def _trial(job: NewJob, refusals: tuple[AnyReason, ...], plan: Plan) -> Trial:
         bound.tasks if bound else (),
         tuple(leave),
         waits_for,
-        tuple(map(str, refusals)) or (verdict_words(verdict) if verdict else ()),
+        tuple(map(str, refusals))
+        or (*(verdict_words(verdict) if verdict else ()), *((f"it would be refused: {late}",) if late else ())),
     )

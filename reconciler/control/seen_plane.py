@@ -141,6 +141,11 @@ class SeenJobs:
         del asked
         self._elsewhere("submit")
 
+    def was_submitted(self, name: JobName, idempotency_key: str) -> bool:
+        """Nothing is."""
+        del name, idempotency_key
+        return False
+
     def resolved(self, names: Collection[JobName]) -> dict[JobName, JobName]:
         """They are as the other scheduler has them."""
         return {name: name for name in names}

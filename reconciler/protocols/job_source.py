@@ -95,6 +95,9 @@ class JobSource(Protocol):
     def submit_each(self, asked: Sequence[Submission]) -> list[AcceptedJob | DuplicateJobError]:
         """Accept each as if those before it had been, all in one write; what became of each, in their order."""
 
+    def was_submitted(self, name: JobName, idempotency_key: str) -> bool:
+        """Whether a job or group was submitted under this name and key before; False for an empty key."""
+
     def resolved(self, names: Collection[JobName]) -> Mapping[JobName, JobName]:
         """The id that each written name means: of a name alone the newest that is called so; what nobody is called stays."""
 

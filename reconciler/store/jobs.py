@@ -82,6 +82,15 @@ class SqlJobSource:
                 connection.execute(insert(jobs), [_row_of(each) for each in new.values()])
         return found
 
+    def was_submitted(self, name: JobName, idempotency_key: str) -> bool:
+        """By the same rules as `submit_each` and `submit_all`."""
+        if not idempotency_key:
+            return False
+        with self._database.reading() as connection:
+            keys = {row["idempotency_key"] for row in _runs_of(connection, {name}).get(name, ())}
+            group = group_named(connection, name)
+        return idempotency_key in keys or (group is not None and group.idempotency_key == idempotency_key)
+
     def resolved(self, names: Collection[JobName]) -> dict[JobName, JobName]:
         """By one query for all of them."""
         found = {name: as_id(name) or name for name in names}

@@ -162,6 +162,7 @@ class PriorityClass(Document, frozen=True):
     `placement` (None: replicas of services are spread, gangs packed) and, of interactive jobs, `idle_limit` (None: none).
     `pools`: the only pools that jobs of the class may be on; None: any that their queue may use.
     `preempt_after`: how long jobs of the class wait before others leave for them; None: what their queue says.
+    `start_within`: jobs that are expected to start later are refused at submission, which no round reads; None: none is.
     """
 
     name: str
@@ -179,6 +180,7 @@ class PriorityClass(Document, frozen=True):
     idle_limit: Duration | None = None
     pools: tuple[str, ...] | None = None
     preempt_after: Duration | None = None
+    start_within: Duration | None = None
 
 
 SolverMode = Literal["production", "exact"]

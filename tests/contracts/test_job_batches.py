@@ -45,6 +45,7 @@ def test_the_same_key_again_changes_nothing(stores: Stores) -> None:
     again = stores.jobs.submit_all(RUN, "bob", NOW.after(5), "key")
     assert again == first
     assert len(stores.jobs.jobs()) == 3
+    assert [stores.jobs.was_submitted(RUN.name, key) for key in ("key", "other", "")] == [True, False, False]
 
 
 @pytest.mark.parametrize(("first", "second"), [("key", "other"), ("", "")])

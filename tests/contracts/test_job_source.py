@@ -35,6 +35,8 @@ def test_the_same_key_again_is_the_same_job(stores: Stores) -> None:
     again = stores.jobs.submit(JobName("a"), JobSpec(QueueName("other"), ()), "bob", NOW.after(5), "key")
     assert again == first
     assert len(stores.jobs.jobs()) == 1
+    asked = [("a", "key"), ("a", "other"), ("a", ""), ("b", "key")]
+    assert [stores.jobs.was_submitted(JobName(name), key) for name, key in asked] == [True, False, False, False]
 
 
 @pytest.mark.parametrize(("first", "second"), [("key", "other"), ("", "")])
