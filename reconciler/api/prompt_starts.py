@@ -96,7 +96,7 @@ def _at_a_time(jobs: Iterable[NewJob]) -> Iterator[NewJob]:
 
 def _not_now(job: NewJob, verdict: Waits, told: str) -> RequestRefusedError:
     why = "; ".join(verdict_words(verdict)) or "until when is not known"
-    when = f"at {verdict.estimate.at}" if isinstance(verdict.estimate, EarliestStart) else "later"
+    when = f"at {verdict.estimate.to_the_second}" if isinstance(verdict.estimate, EarliestStart) else "later"
     fix = f"Submit it again {when}, ask for less, or choose a class whose jobs wait."
     return RequestRefusedError(
         409, "not-now", f"Not now: {job.name} would wait ({why}), and {told}.", fix, verdict.reasons

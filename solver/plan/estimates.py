@@ -22,12 +22,16 @@ class EarliestStart(Estimate, frozen=True, tag="earliest-start"):
     by_history: bool = False
     after_protection_of: JobName | None = None
 
+    @property
+    def to_the_second(self) -> Instant:
+        """As people are told it: not before `at`."""
+        return Instant(-(-self.at // 1000) * 1000)
+
     def __str__(self) -> str:
-        to_the_second = Instant(-(-self.at // 1000) * 1000)
         if self.after_protection_of is not None:
-            return f"earliest start {to_the_second}, once {self.after_protection_of} may be evicted and has left"
+            return f"earliest start {self.to_the_second}, once {self.after_protection_of} may be evicted and has left"
         otherwise = ", or without one when most of its queue and class did" if self.by_history else ""
-        return f"earliest start {to_the_second}, if what runs ends at its limit{otherwise}"
+        return f"earliest start {self.to_the_second}, if what runs ends at its limit{otherwise}"
 
 
 class EndUnknown(Estimate, frozen=True, tag="end-unknown"):
