@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,13 +18,14 @@ from reconciler.control.queue_use import QueueUse
 from reconciler.control.use_summary import KnownUse
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.lifecycle.jobs.idle_gpus import GpuStill
 from reconciler.model.budget import BudgetStanding
 from reconciler.model.checkpoint_policy import CheckpointPolicy
 from reconciler.model.clock import Clock
 from reconciler.model.gpu_peaks import peaks_of
 from reconciler.model.task_log import Logs
 from reconciler.protocols.audit import AuditTrail
-from reconciler.protocols.backend import Unstartable
+from reconciler.protocols.backend import AttemptKey, Unstartable
 from reconciler.protocols.capacity import Capacities
 from reconciler.protocols.checkpoints import CheckpointRegistry
 from reconciler.protocols.health import NodeHealths
@@ -68,6 +69,7 @@ class Services:
     jobs; None while a part of that is still to come. `gpu_types`: those of declared nodes, for which a name may be short; raises
     NoPolicyError. `past`: None where there are no placements. `use`: what GPUs do and did.
     `budgets`: how they stand; none before that is known. `audit`: the audit chain; None: there is none.
+    `gpus_of_limits`: what the GPUs of jobs with an idle limit are known to do; of none where another control plane leads.
     """
 
     jobs: JobSource
@@ -105,6 +107,7 @@ class Services:
     past: PastRecords | None = None
     budgets: Callable[[], Sequence[BudgetStanding]] = tuple
     audit: AuditTrail | None = None
+    gpus_of_limits: Callable[[], Mapping[AttemptKey, GpuStill]] = dict
 
     def work(self) -> tuple[WorkLine, ...]:
         """What jobs report of their own work now. Raises NotReadyError, NoPolicyError."""

@@ -22,6 +22,7 @@ from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendRepo
 from reconciler.lifecycle.jobs.budget_holds import BudgetSpent, budget_words, held_by_budgets
 from reconciler.lifecycle.jobs.dependencies import depended_on
 from reconciler.lifecycle.jobs.eligibility import blocks
+from reconciler.lifecycle.jobs.idle_gpus import GpuStill
 from reconciler.lifecycle.jobs.idle_rules import IdleFacts, exempt_words, idle_facts_of, idle_words
 from reconciler.lifecycle.jobs.idleness import activity_of, idle_for
 from reconciler.lifecycle.jobs.replicas import degradation
@@ -32,7 +33,7 @@ from reconciler.model.gpu_peaks import PeakOf, peaks_of
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobRecord, JobState
-from reconciler.protocols.backend import Activity
+from reconciler.protocols.backend import Activity, AttemptKey
 from reconciler.protocols.ledger import Claim, JobHoldings, LedgerView, Marks
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.quantities import Cpu, Instant, Memory
@@ -88,6 +89,7 @@ def job_viewer(
     unread_now = unread(records, attempts, services.storages(), services.checkpoints)
     held_now = _held_now(services, records, by_hand, now)
     blocked, notes = blocks(records, now, claims.keys(), tallies, unread_now, held_now), _PolicyNotes.of(services)
+    stills = services.gpus_of_limits()
 
     def view(record: JobRecord) -> JobView:
         ended_in = record.outcome.attempt if record.outcome else 0
@@ -107,7 +109,7 @@ def job_viewer(
             idle_exemption=notes.idle_exemption(record, now) if claim else "",
             marks=claim.marks if claim else Marks(),
             degraded=_degradation(record, claim, sighted, now) if claim else "",
-            activity=_activity(claim, sighted) if claim else None,
+            activity=_activity(claim, sighted, stills) if claim else None,
             work=_work(claim, sighted, notes.peak_of, now) if claim else None,
             tasks=claim.tasks if claim else (),
             cancel_requested_by=record.cancel_requested_by,
@@ -296,10 +298,11 @@ def _work(claim: Claim, sighted: BackendReports, peak_of: PeakOf, now: Instant) 
     return work_of(claim.tasks, said, lambda task: types.get(task.group, GpuType("")), peak_of, now)
 
 
-def _activity(claim: Claim, sighted: BackendReports) -> Activity | None:
+def _activity(claim: Claim, sighted: BackendReports, stills: Mapping[AttemptKey, GpuStill]) -> Activity | None:
     if claim.idle_limit is None or claim.running_since is None:
         return None
-    return activity_of(_known(claim, sighted), claim.tasks, claim.running_since)
+    gpus = stills.get((claim.job, claim.attempt))
+    return activity_of(_known(claim, sighted), claim.tasks, claim.running_since, gpus)
 
 
 def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from reconciler.lifecycle.jobs.idle_gpus import FRESH, ActiveMinutes, GpuStill, still_of, whole_gpus
-from reconciler.lifecycle.jobs.idle_rules import IdleFacts, idle_facts_of
+from reconciler.lifecycle.jobs.idle_rules import IdleFacts, bound_of_limit, idle_facts_of
 from reconciler.model.gpu_use import HEADER_BYTES, METRICS, MINUTE, NodeMinute, value_of
 from reconciler.model.idle_policy import GpuActivityBelow, IdlePolicy
 from reconciler.model.job_record import JobRecord
@@ -38,8 +38,10 @@ class RecentUse(Protocol):
 
 class _Looked(NamedTuple):
     minute: int
-    bound: GpuActivityBelow
     still: GpuStill | None
+
+
+_LookKey = tuple[AttemptKey, GpuActivityBelow]
 
 
 class IdleWatch:
@@ -48,7 +50,12 @@ class IdleWatch:
     def __init__(self, recent: RecentUse, uses: GpuUses) -> None:
         self._recent = recent
         self._uses = uses
-        self._looked: dict[AttemptKey, _Looked] = {}
+        self._looked: dict[_LookKey, _Looked] = {}
+        self._of_limits: dict[AttemptKey, GpuStill] = {}
+
+    def of_limits(self) -> Mapping[AttemptKey, GpuStill]:
+        """What the GPUs of jobs with an idle limit do, as `facts` found last. Any thread may ask."""
+        return self._of_limits
 
     def facts(
         self,
@@ -60,17 +67,22 @@ class IdleWatch:
     ) -> IdleFacts:
         """What jobs are judged by now."""
         facts = idle_facts_of(policies, policy)
-        if not policies:
-            self._looked.clear()
-            return facts
-        looked, latest = dict[AttemptKey, _Looked](), self._recent.latest()
+        looked, latest = dict[_LookKey, _Looked](), self._recent.latest()
+        gpus, of_limits = dict[AttemptKey, GpuStill](), dict[AttemptKey, GpuStill]()
         for claim in claims:
-            found = facts.policy_of(records[claim.job])
-            bound = found.idle_when.gpu_activity if found else None
-            if bound is not None and claim.running_since is not None:
-                looked[claim.job, claim.attempt] = self._look(claim, claim.running_since, bound, latest, now)
-        self._looked = looked
-        return facts._replace(gpus={key: one.still for key, one in looked.items() if one.still is not None})
+            key, begun = (claim.job, claim.attempt), claim.running_since
+            if begun is None:
+                continue
+            found = facts.policy_of(records[claim.job]) if policies else None
+            bounds = (gpus, found.idle_when.gpu_activity if found else None), (of_limits, bound_of_limit(claim))
+            for stills, bound in bounds:
+                if bound is None:
+                    continue
+                one = looked[key, bound] = self._look(claim, begun, bound, latest, now)
+                if one.still is not None:
+                    stills[key] = one.still
+        self._looked, self._of_limits = looked, of_limits
+        return facts._replace(gpus=gpus)
 
     def _look(
         self,
@@ -85,17 +97,17 @@ class IdleWatch:
         newest = [latest[node] for node in nodes if node in latest]
         minute = min((told.start for told in newest), default=Instant(0))
         if gpus is None or len(newest) < len(nodes) or now - minute >= FRESH:
-            return _Looked(minute, bound, None)
-        before = self._looked.get((claim.job, claim.attempt))
-        if before is not None and (before.minute, before.bound) == (minute, bound):
+            return _Looked(minute, None)
+        before = self._looked.get(((claim.job, claim.attempt), bound))
+        if before is not None and before.minute == minute:
             return before
         minutes = active_minutes(newest)
         if any(active >= bound.below for gpu in gpus for active in minutes.get(gpu, {}).values()):
-            return _Looked(minute, bound, GpuStill(minute.after(MINUTE), minute.after(MINUTE)))
+            return _Looked(minute, GpuStill(minute.after(MINUTE), minute.after(MINUTE)))
         start = Instant(max(begun, now - bound.lasts - FRESH))
         waiting = (each for some in self._recent.waiting(nodes).values() for each in some)
         known = _joined(kept_minutes(self._uses, nodes, start, now), active_minutes(waiting), minutes)
-        return _Looked(minute, bound, still_of(gpus, known, bound, begun, now))
+        return _Looked(minute, still_of(gpus, known, bound, begun, now))
 
 
 def kept_minutes(uses: GpuUses, nodes: Collection[NodeName], start: Instant, end: Instant) -> ActiveMinutes:

@@ -122,7 +122,9 @@ class PlanExecutor(LeaderActions):
         idle: IdleFacts | None = None,
     ) -> Iterable[Settlement]:
         ground = DeviceReadiness(sighted.nodes, self.changing(), drained_places(health))
-        evidence = Evidence(operations, declared, tails_of(records, claims, sighted, self.plane.logs), saving, idle)
+        tails = tails_of(records, claims, sighted, self.plane.logs)
+        of_limits = self.plane.idle.of_limits() if self.plane.idle else {}
+        evidence = Evidence(operations, declared, tails, saving, idle, of_limits)
         return settlements(records, claims, intents, sighted, self.plane.clock.now(), ground, evidence)
 
     def _idle_facts(

@@ -182,11 +182,14 @@ Order = StartGang | StopGang | GrowGang | StopTasks | TellGang
 class Activity(Document, frozen=True):
     """What was seen of a task: it last did something at `active_at`, and is known to have done nothing from then until `seen_at`.
 
-    Nothing is said of the time after that. Both are read off one clock.
+    Nothing is said of the time after that. All are read off one clock. To do something is to use a CPU, or to be typed to
+    (`typed_at`); when it wrote to its log, `logged_at`, stands apart. Both None: it is not told, and then writing counts, too.
     """
 
     active_at: Instant
     seen_at: Instant
+    typed_at: Instant | None = None
+    logged_at: Instant | None = None
 
 
 class Progress(Document, frozen=True):

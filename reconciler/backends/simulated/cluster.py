@@ -206,7 +206,7 @@ class SimulatedCluster:
         begin = self.intervals[number].begin
         # The first look is when it begins, which is never left out.
         if at == begin or self.chance.random() >= self.faults.unwatched:
-            self.say(number, at, state="running", activity=Activity(behaviour.active_at(begin, at), at))
+            self.say(number, at, state="running", activity=Activity(behaviour.active_at(begin, at), at, begin))
         self.schedule(at.after(every), lambda then: self._watch(attempt, number, behaviour, every, then))
 
     def end(self, number: int, state: TaskState, at: Instant, exit_code: int, detail: str) -> None:

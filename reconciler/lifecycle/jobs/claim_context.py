@@ -121,8 +121,8 @@ class ClaimContext:
     @property
     def idle_limit_reached(self) -> bool:
         """It has done nothing for as long as it may."""
-        running = self.running
-        return running is not None and limit_is_over(running)
+        gpus, running = self.evidence.gpus_of_limits.get((self.claim.job, self.claim.attempt)), self.running
+        return running is not None and limit_is_over(running, gpus)
 
     @property
     def running(self) -> RunningTasks | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.documents.operations import Operations
 from reconciler.lifecycle.checkpoints.save_status import NOTHING_SAVED, SaveStatus
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
+from reconciler.lifecycle.jobs.idle_gpus import GpuStill
 from reconciler.lifecycle.jobs.idle_rules import IdleFacts
 from reconciler.lifecycle.jobs.tail import last_lines
 from reconciler.model.job_record import JobRecord
@@ -22,6 +23,7 @@ class Evidence:
     """`saving`: which job may save its work now, and which have.
 
     `idle` None: it is not judged whether jobs do nothing.
+    `gpus_of_limits`: what the GPUs of jobs with an idle limit are known to do.
     `tails`: the last lines of the log of the first task of an attempt that failed, where its failure is still to be judged.
     """
 
@@ -30,6 +32,7 @@ class Evidence:
     tails: Mapping[AttemptKey, str]
     saving: SaveStatus = NOTHING_SAVED
     idle: IdleFacts | None = None
+    gpus_of_limits: Mapping[AttemptKey, GpuStill] = field(default_factory=dict)
 
 
 NO_EVIDENCE = Evidence(Operations(), (), {})

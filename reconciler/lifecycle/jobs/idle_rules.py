@@ -1,20 +1,21 @@
 """Finds jobs that hold GPUs and do nothing: they are warned first, and after a grace an IdlePolicy says what follows.
 
-The idle limit of an interactive job is such a rule, too: its evidence is what tasks do, without a grace, and it ends the job.
+The idle limit of an interactive job is such a rule, too, without a grace, and it ends the job: its evidence is what its GPUs do,
+or, where that is not known, what its tasks do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from reconciler.lifecycle.jobs.backend_reports import AttemptReport
 from reconciler.lifecycle.jobs.idle_gpus import GpuStill
-from reconciler.lifecycle.jobs.idleness import NEWS_MAX, activity_of, idle_for, is_idle
+from reconciler.lifecycle.jobs.idleness import NEWS_MAX, activity_of, is_idle
 from reconciler.lifecycle.jobs.settlements import AskToStop, RecordMarks, Settlement, SuspendIdle
-from reconciler.model.idle_policy import IdleEvidence, IdleExemption, IdlePolicy, idle_policy_of
+from reconciler.model.idle_policy import GpuActivityBelow, IdleEvidence, IdleExemption, IdlePolicy, idle_policy_of
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import AttemptKey
 from reconciler.protocols.ledger import Claim, IdleMark
@@ -22,6 +23,9 @@ from solver.model.quantities import Duration, Instant
 from solver.model.workload import QueueName, TaskPlacement
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
+
+BELOW_OF_LIMITS: Final = 1.0
+"""Percent: a GPU that is less active does nothing, by idle limits. An IdlePolicy says its own bound."""
 
 
 class IdleFacts(NamedTuple):
@@ -74,13 +78,18 @@ class Idle(NamedTuple):
     is_so: bool
 
 
-def limit_is_over(running: RunningTasks) -> bool:
-    """Whether an interactive job has done nothing for its idle limit."""
+def limit_is_over(running: RunningTasks, gpus: GpuStill | None) -> bool:
+    """Whether an interactive job has done nothing for its idle limit. `gpus`: what its GPUs do; None: it is not known."""
     limit = running.claim.idle_limit
     if limit is None:
         return False
-    found = idle_by(IdleEvidence(no_task_activity_for=limit), running, None)
-    return found is not None and found.is_so
+    activity = activity_of(running.known, running.staying, running.since, gpus)
+    return activity is not None and is_idle(activity, limit, running.now, gpus)
+
+
+def bound_of_limit(claim: Claim) -> GpuActivityBelow | None:
+    """What GPUs must not have done for an interactive job to be idle by its limit; None: it has none."""
+    return None if claim.idle_limit is None else GpuActivityBelow(BELOW_OF_LIMITS, claim.idle_limit)
 
 
 def idle_by(evidence: IdleEvidence, running: RunningTasks, gpus: GpuStill | None) -> Idle | None:
@@ -103,7 +112,7 @@ def _parts(evidence: IdleEvidence, running: RunningTasks, gpus: GpuStill | None)
         if activity is None or running.now - activity.seen_at > NEWS_MAX:
             yield None
         else:
-            yield Idle(activity.active_at, is_idle(activity, limit, running.now) and idle_for(activity) >= limit)
+            yield Idle(activity.active_at, is_idle(activity, limit, running.now))
 
 
 def _without_progress(running: RunningTasks, limit: Duration) -> Idle | None:

@@ -60,7 +60,8 @@ def standstill_of(holding: ClaimContext) -> Standstill | None:
         return None
     reports = _reports(tasks)
     if not reports:
-        return Standstill(activity.active_at, activity.seen_at, None)
+        since = max(activity.active_at, activity.logged_at or activity.active_at)
+        return Standstill(since, max(since, activity.seen_at), None)
     steps = sum(task.progress.step for task in reports if task.progress)
     said_at = max(task.progress.at for task in reports if task.progress)
     # A task that says the same step again and again makes no progress either.

@@ -50,10 +50,16 @@ class TaskExit(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TaskActivity(msgspec.Struct, frozen=True, rename="camel"):
-    """What the shim saw the task do."""
+    """What the shim saw the task do, and for how long by `seen_at` it had not. None: a shim of an older release does not tell."""
 
     idle_ms: int
     seen_at: int
+    typed_idle_ms: int | None = None
+    log_idle_ms: int | None = None
+
+    def ago(self, idle_ms: int | None) -> Instant | None:
+        """When that was."""
+        return None if idle_ms is None else Instant(self.seen_at - idle_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,8 @@ def _activity(folder: Path) -> Activity | None:
     watched = _read(folder / taskfiles.ACTIVITY, TaskActivity)
     if watched is None:
         return None
-    return Activity(Instant(watched.seen_at - watched.idle_ms), Instant(watched.seen_at))
+    typed_at, logged_at = watched.ago(watched.typed_idle_ms), watched.ago(watched.log_idle_ms)
+    return Activity(Instant(watched.seen_at - watched.idle_ms), Instant(watched.seen_at), typed_at, logged_at)
 
 
 def _running(folder: Path, since: int) -> LocalTaskStatus:

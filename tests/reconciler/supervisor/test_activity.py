@@ -44,18 +44,33 @@ def no_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def idle_s(clock: Clock, watch: ActivityWatch, after_s: float) -> float:
+    return seen(clock, watch, after_s).idle_ms / 1_000
+
+
+def seen(clock: Clock, watch: ActivityWatch, after_s: float) -> TaskActivity:
     clock.now_s += after_s
     watch.look()
-    return msgspec.json.decode(Path(taskfiles.ACTIVITY).read_bytes(), type=TaskActivity).idle_ms / 1_000
+    return msgspec.json.decode(Path(taskfiles.ACTIVITY).read_bytes(), type=TaskActivity)
 
 
 @pytest.mark.usefixtures("no_cpu")
-def test_a_line_in_the_log_is_something(clock: Clock) -> None:
-    watch = ActivityWatch(EVERY_S)
-    assert idle_s(clock, watch, 10) == 10
-    Path(taskfiles.LOG).write_text("one\n")
-    assert idle_s(clock, watch, 10) == 0
-    assert [idle_s(clock, watch, 10), idle_s(clock, watch, 50)] == [10, 60]
+def test_a_line_in_the_log_is_told_apart(clock: Clock) -> None:
+    watch, told = ActivityWatch(EVERY_S), []
+    for line in ("", "one", "", ""):
+        with Path(taskfiles.LOG).open("a") as log:
+            log.write(line)
+        found = seen(clock, watch, 10)
+        told.append((found.idle_ms, found.log_idle_ms))
+    assert told == [(10_000, 10_000), (20_000, 0), (30_000, 10_000), (40_000, 20_000)]
+
+
+@pytest.mark.usefixtures("no_cpu")
+def test_what_is_typed_is_something_and_told_apart_from_the_cpu(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, used = iter([0, 3, 3]), iter([0.0, 0.0, 5.0])
+    monkeypatch.setattr(processes, "cpu_s_of_descendants", lambda: next(used))
+    watch = ActivityWatch(EVERY_S, lambda: next(keys))
+    told = [(found.idle_ms, found.typed_idle_ms) for found in (seen(clock, watch, 10), seen(clock, watch, 10))]
+    assert told == [(0, 0), (0, 10_000)]
 
 
 @pytest.mark.parametrize(("cpu_s", "idle"), [(0.09, True), (0.11, False)])
