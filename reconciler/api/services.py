@@ -69,7 +69,7 @@ class Services:
     jobs; None while a part of that is still to come. `gpu_types`: those of declared nodes, for which a name may be short; raises
     NoPolicyError. `past`: None where there are no placements. `use`: what GPUs do and did.
     `budgets`: how they stand; none before that is known. `audit`: the audit chain; None: there is none.
-    `gpus_of_limits`: what the GPUs of jobs with an idle limit are known to do; of none where another control plane leads.
+    `idle_gpus`: what the GPUs of jobs with an idle limit are known to do; of none where another control plane leads.
     """
 
     jobs: JobSource
@@ -107,7 +107,7 @@ class Services:
     past: PastRecords | None = None
     budgets: Callable[[], Sequence[BudgetStanding]] = tuple
     audit: AuditTrail | None = None
-    gpus_of_limits: Callable[[], Mapping[AttemptKey, GpuStill]] = dict
+    idle_gpus: Callable[[], Mapping[AttemptKey, GpuStill]] = dict
 
     def work(self) -> tuple[WorkLine, ...]:
         """What jobs report of their own work now. Raises NotReadyError, NoPolicyError."""

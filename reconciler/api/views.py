@@ -89,7 +89,7 @@ def job_viewer(
     unread_now = unread(records, attempts, services.storages(), services.checkpoints)
     held_now = _held_now(services, records, by_hand, now)
     blocked, notes = blocks(records, now, claims.keys(), tallies, unread_now, held_now), _PolicyNotes.of(services)
-    stills = services.gpus_of_limits()
+    stills = services.idle_gpus()
 
     def view(record: JobRecord) -> JobView:
         ended_in = record.outcome.attempt if record.outcome else 0

@@ -91,7 +91,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     rounds = round_worker(settings, clock, log, closing)
     budgets = BudgetWatch(_spending(store), history, git.standing, clock, lambda: runner.epoch(), wake, holder)  # noqa: PLW0108
     plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock, tally)
-    plane = replace(plane, idle=IdleWatch(book, store.gpu_uses), budgets=budgets.standings)
+    plane = replace(plane, idle=(idle := IdleWatch(book, store.gpu_uses)), budgets=budgets.standings)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
@@ -108,7 +108,9 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, place.unstartable, place.agents
     told = None, (disks, starts), events.tell, narrow.tell, PastRecords(*_spending(store))
     return Parts(
-        replace(services_of(*asked, *told, use=KnownUse(use, store.gpu_uses)), audit=store.audit),
+        replace(
+            services_of(*asked, *told, use=KnownUse(use, store.gpu_uses)), audit=store.audit, idle_gpus=idle.of_limits
+        ),
         (
             *threads_of({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
             *threads_of({"checkpoints": checkpoints, "alerts": alerts, "audit anchors": anchors}),

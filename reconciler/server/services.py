@@ -184,7 +184,6 @@ def services_of(
         watch.gpu_types,
         past,
         plane.budgets,
-        gpus_of_limits=plane.idle.of_limits if plane.idle else dict,
     )
     metrics.add(WorkFigures(made.work))
     return made
