@@ -86,7 +86,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     known = settings, store, history, clock, holder
     git = policy_side(*known, snapshot=seen, wake=wake, log=log, is_shared=is_shared)
     book = use_book(git.standing, clock, log)
-    use = LatestUse(book.latest, clock)
+    used = KnownUse(LatestUse(book.latest, clock), store.gpu_uses)
     place = _place(settings, store, git.standing, lambda: runner.leads(), wake, clock, log, closing, book)  # noqa: PLW0108
     rounds = round_worker(settings, clock, log, closing)
     budgets = BudgetWatch(_spending(store), history, git.standing, clock, lambda: runner.epoch(), wake, holder)  # noqa: PLW0108
@@ -95,7 +95,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
-    metrics = _metrics(store, disks, starts, UseFiguresCollector(book, use, seen), tally, *place.figures)
+    metrics = _metrics(store, disks, starts, UseFiguresCollector(book, used.latest, seen), tally, *place.figures)
     keeping = UseKeeper(book, store.gpu_uses, lambda: runner.epoch())  # noqa: PLW0108
     events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
     reporter = Reporter(metrics, log, clock, tally, pass_traces(settings.traces, clock, closing), history.rounds(1))
@@ -108,9 +108,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, place.unstartable, place.agents
     told = None, (disks, starts), events.tell, narrow.tell, PastRecords(*_spending(store))
     return Parts(
-        replace(
-            services_of(*asked, *told, use=KnownUse(use, store.gpu_uses)), audit=store.audit, idle_gpus=idle.of_limits
-        ),
+        replace(services_of(*asked, *told, use=used), audit=store.audit, idle_gpus=idle.of_limits),
         (
             *threads_of({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
             *threads_of({"checkpoints": checkpoints, "alerts": alerts, "audit anchors": anchors}),
