@@ -24,12 +24,13 @@ from reconciler.api.authorisation import Authorisation
 from reconciler.api.cluster_routes import ClusterRoutes
 from reconciler.api.event_stream import EventFeed
 from reconciler.api.gpu_routes import GpuRoutes
-from reconciler.api.group_payloads import GroupView, TrialList
+from reconciler.api.group_payloads import GroupView, NameView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
 from reconciler.api.history_routes import HistoryRoutes
 from reconciler.api.intervention_routes import InterventionRoutes
 from reconciler.api.job_routes import CheckpointRoutes, JobRoutes
+from reconciler.api.name_routes import NameRoutes
 from reconciler.api.openapi_schemas import schemas_of
 from reconciler.api.payloads import (
     ApiProblem,
@@ -77,8 +78,8 @@ from solver.model.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
     AgentList, AgentToken, AgentTokenAsked, ApiProblem, ApprovalAsked, ApprovalList, AuditEventList, AuditPage, CheckpointList,
-    EventList, GroupView, InterventionAsked, InterventionList, JobList, JobView, LookAsked, NodeList, PolicyView, QueueList,
-    QueueUseOverTime, RecordedJobList, RoundList, RoundRecord, SampleList, Showback, Snapshot, Status, SuspensionAsked,
+    EventList, GroupView, InterventionAsked, InterventionList, JobList, JobView, LookAsked, NameView, NodeList, PolicyView,
+    QueueList, QueueUseOverTime, RecordedJobList, RoundList, RoundRecord, SampleList, Showback, Snapshot, Status, SuspensionAsked,
     SuspensionList, Timeline, Top, TrialList, WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
 ]  # fmt: skip
 
@@ -115,6 +116,7 @@ def create_app(
     problems.install(app)
     app.include_router(JobRoutes(services, authority).router)
     app.include_router(GroupRoutes(services, authority).router)
+    app.include_router(NameRoutes(services).router)
     app.include_router(TrialRoutes(services, authority).router)
     app.include_router(CheckpointRoutes(services).router)
     app.include_router(InterventionRoutes(services).router)
