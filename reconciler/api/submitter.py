@@ -76,6 +76,7 @@ class JobSubmitter:
             batch = next_batch(self._services, submitted)
             group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
         if (group.name, group.submitted_at, group.user) != (batch.name, now, user):
+            self._services.wake()
             return group, ()
         self.tell([job.name for job in batch.jobs])
         cause = f"{group.kind} of {len(batch.jobs)} jobs"
