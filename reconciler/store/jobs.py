@@ -105,15 +105,13 @@ class SqlJobSource:
             return GroupRecord(batch.name, batch.groups[0].kind, user, at)
 
     def newest_group(self, name: JobName, seen_in: frozenset[QueueName] | None, seen_by: str) -> GroupRecord | None:
-        """By one query; a job of the release before, of which the database does not know the queue, passes."""
-        wanted = select(groups).where(_so_called(groups, name)).order_by(groups.c.number.desc()).limit(1)
-        if seen_in is not None:
-            part = (jobs.c.array_id == groups.c.name) | (jobs.c.pipeline == groups.c.name)
-            hidden = select(jobs.c.name).where(part, jobs.c.queue.not_in(sorted(seen_in))).exists()
-            wanted = wanted.where(~hidden | (groups.c.user == seen_by) if seen_by else ~hidden)
+        """One after the other, from the newest: jobs are looked at of no more of them than need be."""
         with self._database.reading() as connection:
-            row = connection.execute(wanted).one_or_none()
-            return None if row is None else _group_of(row)
+            rows = connection.execute(select(groups).where(_so_called(groups, name)).order_by(groups.c.number.desc()))
+            for group in map(_group_of, rows.all()):
+                if seen_in is None or group.user == seen_by or not _has_other(connection, group, seen_in):
+                    return group
+        return None
 
     def group(self, name: JobName) -> GroupRecord:
         """One array or pipeline."""
@@ -458,6 +456,12 @@ def _group_of(row: Row[Any]) -> GroupRecord:
 def _part_of(group: GroupRecord) -> ColumnElement[bool]:
     """Which jobs belong to a group."""
     return (jobs.c.array_id if group.kind == "array" else jobs.c.pipeline) == group.name
+
+
+def _has_other(connection: Connection, group: GroupRecord, queues: Collection[QueueName]) -> bool:
+    """A job of it is known to be in another queue than these: of those of the release before the database can't tell."""
+    other = select(jobs.c.name).where(_part_of(group), jobs.c.queue.not_in(sorted(queues)))
+    return connection.execute(other.limit(1)).first() is not None
 
 
 def _insert_batch(connection: Connection, batch: Batch, user: str, at: Instant, idempotency_key: str) -> None:
