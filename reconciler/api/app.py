@@ -116,7 +116,6 @@ def create_app(
     problems.install(app)
     app.include_router(JobRoutes(services, authority).router)
     app.include_router(GroupRoutes(services, authority).router)
-    app.include_router(NameRoutes(services).router)
     app.include_router(TrialRoutes(services, authority).router)
     app.include_router(CheckpointRoutes(services).router)
     app.include_router(InterventionRoutes(services).router)
@@ -130,7 +129,7 @@ def create_app(
     app.include_router(ShowbackRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     app.include_router(GpuRoutes(services).router)
-    for routes in (AlertRoutes, AgentRoutes, AuditRoutes):
+    for routes in (AlertRoutes, AgentRoutes, AuditRoutes, NameRoutes):
         app.include_router(routes(services).router)
     app.state.closing, app.state.events = closing or Flag(), EventFeed(services.jobs, services.history)
     app.include_router(WatchRoutes(services, authority, app.state.closing, app.state.events).router)
