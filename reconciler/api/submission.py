@@ -133,10 +133,10 @@ def require_startable(services: Services, jobs: Iterable[NewJob], user: str) -> 
 def with_dependencies(services: Services, jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
     """The jobs with the ids of what they depend on: of a name the newest that is called so now, whatever is called so later.
 
-    What is submitted with them comes first: no other job is meant by its name.
+    What is submitted with them comes first. A job, an array or a pipeline that names itself means the one before it.
     """
     batch = tuple(jobs)
-    together = {job.name for job in batch if len(batch) > 1} | {job.array.id for job in batch if job.array}
+    together = _together(batch) if len(batch) > 1 else set[JobName]()
     ids = {called(name): name for name in together}
     wanted = {each.job for job in batch for each in job.spec.depends_on} - together - ids.keys()
     if wanted:
@@ -157,13 +157,19 @@ def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> No
     """Raise RequestRefusedError where a job depends on something that is neither there nor submitted with it."""
     batch = tuple(jobs)
     wanted = {dependency.job: job.name for job in batch for dependency in job.spec.depends_on}
-    together = {job.name for job in batch} | {job.array.id for job in batch if job.array}
+    together = _together(batch)
     missing = sorted(wanted.keys() - together - services.jobs.tallies(wanted.keys()).keys())
     if missing:
         known = {record.name for record in services.jobs.jobs()} | together - {wanted[missing[0]]}
         fix = did_you_mean(missing[0], known) or "Submit what it depends on first."
         message = f"{wanted[missing[0]]} depends on {missing[0]}, and there is no such job."
         raise RequestRefusedError(422, "unknown-dependency", message, fix)
+
+
+def _together(batch: Iterable[NewJob]) -> set[JobName]:
+    """What jobs of a batch may wait for in it: each other, and whole arrays of their pipeline."""
+    jobs = tuple(batch)
+    return {job.name for job in jobs} | {job.array.id for job in jobs if job.array and job.pipeline}
 
 
 def _names_of(batch: Batch) -> set[JobName]:

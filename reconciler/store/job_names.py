@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Column, Connection, Row, func, select
@@ -37,14 +37,12 @@ def name_holders(connection: Connection, names: Collection[JobName]) -> dict[Job
     """By name; a name that nothing has had is left out. All before the newest of a name have ended."""
     found: dict[JobName, NameHolder] = {}
     for some in pieces(names):
-        of_groups = list(_newest(connection, some, groups.c.name, groups.c.kind))
+        of_groups = _newest(connection, some, groups.c.name, groups.c.kind)
         live = _live_groups(connection, [row.name for row in of_groups])
-        for row in _newest(connection, some, jobs.c.name, jobs.c.ended_at):
-            found[called(row.name)] = NameHolder(JobName(row.name), None, row.ended_at is not None)
-        for row in of_groups:
-            name, there = called(row.name), found.get(called(row.name))
-            if there is None or number_of(there.id) < number_of(row.name):
-                found[name] = NameHolder(JobName(row.name), row.kind, row.name not in live)
+        of_jobs = _newest(connection, some, jobs.c.name, jobs.c.ended_at)
+        holders = [NameHolder(JobName(row.name), None, row.ended_at is not None) for row in of_jobs]
+        holders += [NameHolder(JobName(row.name), row.kind, row.name not in live) for row in of_groups]
+        found |= {called(holder.id): holder for holder in sorted(holders, key=lambda each: number_of(each.id))}
     return found
 
 
@@ -66,12 +64,13 @@ def require_next(connection: Connection, batch: Batch) -> None:
         )
 
 
-def _newest(connection: Connection, names: Collection[JobName], *columns: Column[Any]) -> Iterator[Row[Any]]:
-    """Of each name the first of all and the last of the others, in this order: numbers of rows rise as those of ids do."""
+def _newest(connection: Connection, names: Collection[JobName], *columns: Column[Any]) -> Sequence[Row[Any]]:
+    """Of each name the first of all and the last of the others: numbers of rows rise as those of ids do."""
     table = columns[0].table
-    yield from connection.execute(select(*columns).where(table.c.name.in_(names)))
+    first = select(*columns).where(table.c.name.in_(names))
     last = select(func.max(table.c.number)).where(table.c.called.in_(names)).group_by(table.c.called)
-    yield from connection.execute(select(*columns).where(table.c.number.in_(last)))
+    # No alternative of the two: PostgreSQL would find no way by an index for it.
+    return connection.execute(first.union_all(select(*columns).where(table.c.number.in_(last)))).all()
 
 
 def _live_groups(connection: Connection, ids: Collection[JobName]) -> set[str]:

@@ -16,7 +16,7 @@ from reconciler.api.submission import next_batch
 from reconciler.client import ApiError, Client, NotAuthorisedError
 from reconciler.model.expansion import expand_array
 from reconciler.model.job_groups import Batch
-from reconciler.model.job_record import JobOutcome
+from reconciler.model.job_record import ArrayElement, JobOutcome
 from solver.model.workload import Dependency, JobArray, JobName
 from tests.reconciler.api.conftest import NOW, TOKEN, Site, spec
 from tests.reconciler.api.people import client_of, serving
@@ -126,6 +126,7 @@ def test_each_pipeline_has_its_own_stages_and_folders(quorate: Quorate, site: Si
         "└─ nightly#2-fit  2 queued  (afterok nightly#2-prepare)",
     ]
     told = site.store.jobs.job(JobName("nightly#2-fit-1")).spec
+    assert site.store.jobs.job(JobName("nightly#2-fit-0")).array == ArrayElement(JobName("nightly#2-fit"), 0, 2)
     assert told.depends_on == (Dependency(JobName("nightly#2-prepare"), "afterok"),)
     assert told.env == {
         "QUORATE_ARRAY_COUNT": "2", "QUORATE_ARRAY_ID": "nightly#2-fit", "QUORATE_ARRAY_INDEX": "1",
@@ -143,6 +144,11 @@ def test_a_dependency_means_the_newest_of_when_it_was_submitted(quorate: Quorate
     assert quorate(*SWEEP).exit_code == 0
     waits = {name: site.store.jobs.job(JobName(name)).spec.depends_on[0].job for name in written}
     assert waits == {"a": "sweep#3", "b": "sweep", "c": "sweep#2-1", "d": "sweep#3-1"}
+    again = (*SWEEP[:-2], "--depends-on", "afterok:sweep", *SWEEP[-2:])
+    end(site, "sweep#4")
+    assert quorate(*again).exit_code == 0
+    itself = site.store.jobs.job(JobName("sweep#5-0")).spec.depends_on
+    assert itself == (Dependency(JobName("sweep#4"), "afterok"),)
     unknown = ("submit", "--name", "e", "--queue", "team", "--depends-on", "afterok:sweep#9-1", "--", "true")
     assert "there is no such job" in quorate(*unknown).err
 
