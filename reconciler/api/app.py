@@ -24,12 +24,13 @@ from reconciler.api.authorisation import Authorisation
 from reconciler.api.cluster_routes import ClusterRoutes
 from reconciler.api.event_stream import EventFeed
 from reconciler.api.gpu_routes import GpuRoutes
-from reconciler.api.group_payloads import GroupView, TrialList
+from reconciler.api.group_payloads import GroupView, NameView, TrialList
 from reconciler.api.group_routes import GroupRoutes
 from reconciler.api.guard import Guard
 from reconciler.api.history_routes import HistoryRoutes
 from reconciler.api.intervention_routes import InterventionRoutes
 from reconciler.api.job_routes import CheckpointRoutes, JobRoutes
+from reconciler.api.name_routes import NameRoutes
 from reconciler.api.openapi_schemas import schemas_of
 from reconciler.api.payloads import (
     ApiProblem,
@@ -77,8 +78,8 @@ from solver.model.snapshot import Snapshot
 
 _DESCRIBED: list[type[msgspec.Struct]] = [
     AgentList, AgentToken, AgentTokenAsked, ApiProblem, ApprovalAsked, ApprovalList, AuditEventList, AuditPage, CheckpointList,
-    EventList, GroupView, InterventionAsked, InterventionList, JobList, JobView, LookAsked, NodeList, PolicyView, QueueList,
-    QueueUseOverTime, RecordedJobList, RoundList, RoundRecord, SampleList, Showback, Snapshot, Status, SuspensionAsked,
+    EventList, GroupView, InterventionAsked, InterventionList, JobList, JobView, LookAsked, NameView, NodeList, PolicyView,
+    QueueList, QueueUseOverTime, RecordedJobList, RoundList, RoundRecord, SampleList, Showback, Snapshot, Status, SuspensionAsked,
     SuspensionList, Timeline, Top, TrialList, WatchEnd, WatchStart, WebhookHeard, WebhookList, WhoAmI, Why,
 ]  # fmt: skip
 
@@ -128,7 +129,7 @@ def create_app(
     app.include_router(ShowbackRoutes(services).router)
     app.include_router(TopRoutes(services).router)
     app.include_router(GpuRoutes(services).router)
-    for routes in (AlertRoutes, AgentRoutes, AuditRoutes):
+    for routes in (AlertRoutes, AgentRoutes, AuditRoutes, NameRoutes):
         app.include_router(routes(services).router)
     app.state.closing, app.state.events = closing or Flag(), EventFeed(services.jobs, services.history)
     app.include_router(WatchRoutes(services, authority, app.state.closing, app.state.events).router)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from reconciler.api.payloads import Payload
 from reconciler.model.job_groups import GroupKind
 from reconciler.model.job_record import JobState
@@ -37,6 +39,13 @@ class GroupView(Payload, frozen=True, kw_only=True):
     max_running: int | None = None
     counts: dict[JobState, int]
     jobs: tuple[MemberView, ...]
+
+
+class NameView(Payload, frozen=True, kw_only=True):
+    """What a name means now: the newest that is called so. `id`: what it is asked for by, and never changes."""
+
+    id: JobName
+    kind: Literal["job", "array", "pipeline"]
 
 
 class Trial(Document, frozen=True, omit_defaults=False):

@@ -16,9 +16,9 @@ from reconciler.api.job_routes import bounded_body
 from reconciler.api.payloads import JobView
 from reconciler.api.problems import RequestRefusedError
 from reconciler.api.services import Services
-from reconciler.api.submission import batch_of
 from reconciler.api.submitter import JobSubmitter
 from reconciler.api.views import JobViews
+from reconciler.documents.job import NamedJob
 from reconciler.documents.pipeline import read_submission
 from reconciler.model.job_groups import GroupRecord, NewJob
 from reconciler.model.job_record import JobState
@@ -49,16 +49,16 @@ class GroupRoutes:
         idempotency_key: Annotated[str, Header(max_length=200)] = "",
     ) -> Response:
         """Accept an array or a pipeline with all its jobs, or nothing of it. The same key and name again is the same group."""
-        batch = batch_of(read_submission(body, "job"), self._services.gpu_types())
-        if not batch.groups:
+        submitted = read_submission(body, "job")
+        if isinstance(submitted, NamedJob) and submitted.spec.array is None:
             message = "This is a job alone, neither an array nor a pipeline."
             raise RequestRefusedError(422, "no-group", message, "Submit it to /v1/jobs, or give it an array.")
-        group, is_new = self._submitter.take_in_group(request, batch, idempotency_key)
-        if not is_new:
+        group, jobs = self._submitter.take_in_group(request, submitted, idempotency_key)
+        if not jobs:
             # The same key from another user finds jobs that are not theirs.
             self._require_all(request, "see-job", group.name)
             return answer(self._view(group))
-        return answer(_group_view(group, batch.jobs, [_begun(job) for job in batch.jobs]))
+        return answer(_group_view(group, jobs, [_begun(job) for job in jobs]))
 
     def get(self, group: JobName, request: Request) -> Response:
         """One array or pipeline with its jobs."""

@@ -42,6 +42,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "POST /v1/groups": "submit",
     "GET /v1/groups/{group}": "look",
     "POST /v1/groups/{group}/cancel": "look",
+    "GET /v1/names/{called}": "look",  # what the caller may not see is left out by the route
     "GET /v1/top": "look",
     "GET /v1/queues": "look",
     "GET /v1/nodes": "look",

@@ -13,32 +13,60 @@ from reconciler.documents.operations import Operations
 from reconciler.lifecycle.checkpoints.turns import unknown_storage
 from reconciler.model.expansion import UnfitBatchError, expand_array
 from reconciler.model.job_groups import Batch, NewJob
+from reconciler.model.job_runs import called, numbered
 from reconciler.model.pipelines import NamedPipeline, expand_pipeline
 from reconciler.model.problem import did_you_mean
+from reconciler.protocols.job_source import DuplicateJobError
 from solver.model.cluster import GpuType
 from solver.model.document import digest
-from solver.model.workload import JobSpec, QueueName, SecretUse
+from solver.model.workload import JobName, JobSpec, QueueName, SecretUse
 from solver.plan.reason import sentence
 from solver.round.advice import what_would_fit
 
 
-def batch_of(submitted: NamedJob | NamedPipeline, gpu_types: Collection[GpuType]) -> Batch:
+def batch_of(submitted: NamedJob | NamedPipeline, gpu_types: Collection[GpuType], number: int = 1) -> Batch:
     """The jobs that a document stands for, one alone without a group. Raises RequestRefusedError for what is too large.
 
-    `gpu_types`: those that there are, and that may be named in short.
+    `gpu_types`: those that there are, and that may be named in short. `number`: for which time it is called so.
     """
+    name = numbered(submitted.name, number)
     try:
         if isinstance(submitted, NamedPipeline):
             jobs = tuple(
                 msgspec.structs.replace(job, spec=with_whole_types(job.spec, gpu_types)) for job in submitted.spec.jobs
             )
-            return expand_pipeline(NamedPipeline(submitted.name, msgspec.structs.replace(submitted.spec, jobs=jobs)))
+            return expand_pipeline(NamedPipeline(name, msgspec.structs.replace(submitted.spec, jobs=jobs)))
         spec = with_whole_types(submitted.spec, gpu_types)
         if spec.array is not None:
-            return expand_array(submitted.name, spec)
+            return expand_array(name, spec)
     except UnfitBatchError as error:
         raise RequestRefusedError(422, "unfit", f"{error}.", error.fix) from error
-    return Batch((), (NewJob(submitted.name, spec),))
+    return Batch((), (NewJob(name, spec),))
+
+
+def next_batch(services: Services, submitted: NamedJob | NamedPipeline) -> Batch:
+    """As `batch_of`, with ids that nothing of these names has had, and those of what its jobs depend on."""
+    gpu_types = services.gpu_types()
+    batch = batch_of(submitted, gpu_types)
+    number = services.jobs.next_number(_names_of(batch))
+    if number != 1:
+        batch = batch_of(submitted, gpu_types, number)
+    return msgspec.structs.replace(batch, jobs=with_dependencies(services, batch.jobs))
+
+
+def require_free(services: Services, batch: Batch) -> None:
+    """Raise DuplicateJobError where what has a name of the batch has not ended. A write that follows has to find out by itself."""
+    newest = services.jobs.resolved(_names_of(batch))
+    tallies = services.jobs.tallies(newest.values())
+    living = sorted(name for name, job in newest.items() if job in tallies and tallies[job].live)
+    if living:
+        raise DuplicateJobError(f"{living[0]} exists already, and has not ended")
+
+
+def queues_of(submitted: NamedJob | NamedPipeline) -> list[QueueName]:
+    """Those that its jobs are charged to, sorted."""
+    specs = [job.spec for job in submitted.spec.jobs] if isinstance(submitted, NamedPipeline) else [submitted.spec]
+    return sorted({spec.queue for spec in specs})
 
 
 def with_whole_types(spec: JobSpec, gpu_types: Collection[GpuType]) -> JobSpec:
@@ -105,12 +133,14 @@ def require_startable(services: Services, jobs: Iterable[NewJob], user: str) -> 
 def with_dependencies(services: Services, jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
     """The jobs with the ids of what they depend on: of a name the newest that is called so now, whatever is called so later.
 
-    What is submitted with them keeps its name.
+    What is submitted with them comes first. A job, an array or a pipeline that names itself means the one before it.
     """
     batch = tuple(jobs)
-    together = {job.name for job in batch if len(batch) > 1} | {job.array.id for job in batch if job.array}
-    wanted = {each.job for job in batch for each in job.spec.depends_on} - together
-    ids = services.jobs.resolved(wanted) if wanted else {}
+    together = _together(batch) if len(batch) > 1 else set[JobName]()
+    ids = {called(name): name for name in together}
+    wanted = {each.job for job in batch for each in job.spec.depends_on} - together - ids.keys()
+    if wanted:
+        ids |= services.jobs.resolved(wanted)
 
     def settled(job: NewJob) -> NewJob:
         if not any(each.job in ids for each in job.spec.depends_on):
@@ -127,13 +157,23 @@ def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> No
     """Raise RequestRefusedError where a job depends on something that is neither there nor submitted with it."""
     batch = tuple(jobs)
     wanted = {dependency.job: job.name for job in batch for dependency in job.spec.depends_on}
-    together = {job.name for job in batch} | {job.array.id for job in batch if job.array}
+    together = _together(batch)
     missing = sorted(wanted.keys() - together - services.jobs.tallies(wanted.keys()).keys())
     if missing:
         known = {record.name for record in services.jobs.jobs()} | together - {wanted[missing[0]]}
         fix = did_you_mean(missing[0], known) or "Submit what it depends on first."
         message = f"{wanted[missing[0]]} depends on {missing[0]}, and there is no such job."
         raise RequestRefusedError(422, "unknown-dependency", message, fix)
+
+
+def _together(batch: Iterable[NewJob]) -> set[JobName]:
+    """What jobs of a batch may wait for in it: each other, and whole arrays of their pipeline."""
+    jobs = tuple(batch)
+    return {job.name for job in jobs} | {job.array.id for job in jobs if job.array and job.pipeline}
+
+
+def _names_of(batch: Batch) -> set[JobName]:
+    return {called(name) for name in batch.names}
 
 
 def bare_spec(spec: JobSpec) -> JobSpec:

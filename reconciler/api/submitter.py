@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import msgspec
 from starlette.requests import Request
 
 from reconciler.api.authorisation import Authorisation
@@ -12,6 +11,8 @@ from reconciler.api.problems import RequestRefusedError
 from reconciler.api.prompt_starts import require_prompt_starts
 from reconciler.api.services import Services
 from reconciler.api.submission import (
+    next_batch,
+    queues_of,
     require_admissible,
     require_known_dependencies,
     require_startable,
@@ -19,9 +20,10 @@ from reconciler.api.submission import (
     with_whole_types,
 )
 from reconciler.documents.job import NamedJob
-from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Submission
+from reconciler.model.job_groups import GroupRecord, NewJob, Submission
+from reconciler.model.pipelines import NamedPipeline
 from reconciler.protocols.history import Event
-from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError
+from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError, PassedNumberError
 from solver.model.workload import JobName
 
 
@@ -55,26 +57,34 @@ class JobSubmitter:
         )
         return became
 
-    def take_in_group(self, request: Request, batch: Batch, idempotency_key: str) -> tuple[GroupRecord, bool]:
-        """Judge and accept an array or a pipeline with all its jobs, or nothing of it; whether it is new.
+    def take_in_group(
+        self, request: Request, submitted: NamedJob | NamedPipeline, idempotency_key: str
+    ) -> tuple[GroupRecord, tuple[NewJob, ...]]:
+        """Judge and accept an array or a pipeline with all its jobs, or nothing of it; () for them where it was accepted before.
 
         Raises RequestRefusedError, DuplicateJobError.
         """
-        for queue in sorted({job.spec.queue for job in batch.jobs}):
+        for queue in queues_of(submitted):
             self._authority.require(request, "submit", queue)
-        batch = msgspec.structs.replace(batch, jobs=with_dependencies(self._services, batch.jobs))
+        batch = next_batch(self._services, submitted)
         require_admissible(self._services, batch.jobs)
         require_known_dependencies(self._services, batch.jobs)
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, batch.jobs, user)
-        require_prompt_starts(self._services, batch.name, batch.jobs, user, idempotency_key)
-        group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
+        require_prompt_starts(self._services, submitted.name, batch.jobs, user, idempotency_key)
+        try:
+            group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
+        except PassedNumberError:
+            # One of its names was used meanwhile, and what used it has ended. That twice in a row is worth an error.
+            batch = next_batch(self._services, submitted)
+            group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
+        if (group.name, group.submitted_at, group.user) != (batch.name, now, user):
+            self._services.wake()
+            return group, ()
         self.tell([job.name for job in batch.jobs])
-        is_new = (group.submitted_at, group.user) == (now, user)
-        if is_new:
-            cause = f"{group.kind} of {len(batch.jobs)} jobs"
-            self._services.history.record_event(Event(now, "submitted", group.name, cause, user))
-        return group, is_new
+        cause = f"{group.kind} of {len(batch.jobs)} jobs"
+        self._services.history.record_event(Event(now, "submitted", group.name, cause, user))
+        return group, batch.jobs
 
     def tell(self, names: Collection[JobName]) -> None:
         """Jobs are on record that a round can serve now."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
-import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from reconciler.api.answers import answer, answers, refuses
@@ -16,16 +15,17 @@ from reconciler.api.prompt_starts import JOBS_MAX, late_start, plan_with
 from reconciler.api.services import Services
 from reconciler.api.submission import (
     bare_spec,
-    batch_of,
+    next_batch,
+    queues_of,
+    require_free,
     require_known_dependencies,
     require_startable,
-    with_dependencies,
 )
 from reconciler.api.views import verdict_words
+from reconciler.documents.job import NamedJob
 from reconciler.documents.pipeline import read_submission
-from reconciler.model.job_groups import Batch, NewJob
-from reconciler.model.job_runs import run_after
-from reconciler.protocols.job_source import DuplicateJobError
+from reconciler.model.job_groups import NewJob
+from reconciler.model.pipelines import NamedPipeline
 from solver.model.document import digest
 from solver.model.quantities import Instant
 from solver.model.workload import Job
@@ -38,13 +38,14 @@ _DOCUMENT = {"schema": {"type": "object", "description": "A Job, with an array o
 _BODY = {"requestBody": {"required": True, "content": {"application/json": _DOCUMENT, "application/yaml": _DOCUMENT}}}
 
 
-def trials_of(services: Services, batch: Batch, user: str) -> TrialList:
+def trials_of(services: Services, submitted: NamedJob | NamedPipeline, user: str) -> TrialList:
     """A trial of every job up to JOBS_MAX. Nothing is kept, and no job is asked to leave.
 
     Raises NotReadyError, NoPolicyError, DuplicateJobError for a name that is taken, RequestRefusedError for what
     depends on something unknown, or could not begin.
     """
-    batch = _called_anew(services, batch)
+    batch = next_batch(services, submitted)
+    require_free(services, batch)
     require_known_dependencies(services, batch.jobs)
     require_startable(services, batch.jobs, user)
     snapshot, jobs = services.snapshot(), batch.jobs[:JOBS_MAX]
@@ -57,23 +58,6 @@ def trials_of(services: Services, batch: Batch, user: str) -> TrialList:
     }
     items = tuple(_trial(job, refusals[job.name], plan, known[job.name], snapshot.time) for job in jobs)
     return TrialList(time=snapshot.time, items=items, untried=len(batch.jobs) - len(jobs))
-
-
-def _called_anew(services: Services, batch: Batch) -> Batch:
-    """With the ids that it would have. Raises DuplicateJobError for a name that is taken."""
-    jobs = with_dependencies(services, batch.jobs)
-    taken = services.jobs.tallies([*(job.name for job in jobs), *(group.name for group in batch.groups)])
-    if not taken:
-        return msgspec.structs.replace(batch, jobs=jobs)
-    if batch.groups:
-        why = f"{min(taken)} exists already, and names of arrays, pipelines and their jobs are used once"
-        raise DuplicateJobError(why)
-    (job,) = jobs
-    newest = services.jobs.resolved([job.name])[job.name]
-    before = services.jobs.named([newest]).get(newest)
-    if before is None or before.outcome is None:
-        raise DuplicateJobError(f"{job.name} exists already: an array or pipeline, or a job that has not ended")
-    return Batch((), (msgspec.structs.replace(job, name=run_after(newest)),))
 
 
 class TrialRoutes:
@@ -90,11 +74,11 @@ class TrialRoutes:
 
     def test(self, request: Request, body: Annotated[bytes, Depends(bounded_body)]) -> Response:
         """What would become of a Job, an array or a Pipeline if it were submitted now. Nothing is kept."""
-        batch = batch_of(read_submission(body, "job"), self._services.gpu_types())
-        for queue in sorted({job.spec.queue for job in batch.jobs}):
+        submitted = read_submission(body, "job")
+        for queue in queues_of(submitted):
             self._authority.require(request, "submit", queue)
         self._services.jobs.accepts()
-        return answer(trials_of(self._services, batch, request.state.user))
+        return answer(trials_of(self._services, submitted, request.state.user))
 
 
 def _refusals(services: Services, jobs: Iterable[NewJob]) -> Iterator[tuple[str, tuple[AnyReason, ...]]]:

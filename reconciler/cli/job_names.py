@@ -24,14 +24,15 @@ class NamedList(Document, frozen=True, omit_defaults=False):
 
 
 def find(client: Client, name: str) -> Named:
-    """The newest job that is called so, or that of an id, else the group. Raises ApiError, that of the job where there is none."""
+    """The newest job or group that is called so, or that of an id. Raises ApiError, that of the job where there is none."""
+    job = client.newest(name)
     try:
-        return client.job(client.newest(name))
+        return client.job(job)
     except ApiError as error:
         if error.status != _NOT_FOUND:
             raise
         try:
-            return client.group(name)
+            return client.group(job)
         except ApiError as no_group:
             raise (error if no_group.status == _NOT_FOUND else no_group) from no_group
 

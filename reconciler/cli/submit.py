@@ -117,8 +117,8 @@ def submit(
     """Submit the job or pipeline in FILE, a SCRIPT with #SBATCH lines, or a job of equal tasks described by options.
 
     The last needs --queue and -- COMMAND at least; without --name it is given one, such as train-7k2f. A job that could never run
-    under the policy in force is refused, with the reasons and what would fit. A name may be used again once its job has ended: then
-    train means the newest, and train#1 the first. Until then it is an error, unless both times carry the same --key.
+    under the policy in force is refused, with the reasons and what would fit. A name may be used again once all that has it has
+    ended: then train means the newest, and train#1 the first. Until then it is an error, unless both times carry the same --key.
     """
     known = None if queue else partial(_names_of_policy, server)
     submission = _asked(path, name, queue, words, strict, short_form, known)

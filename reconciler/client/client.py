@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
@@ -13,7 +14,7 @@ from urllib.parse import quote
 
 from reconciler.access.token_file import default_token_file, read_token, token_in_environment
 from reconciler.api.gpu_payloads import GpuList
-from reconciler.api.group_payloads import GroupView, TrialList
+from reconciler.api.group_payloads import GroupView, NameView, TrialList
 from reconciler.api.payloads import (
     LOG_BYTES_MAX,
     NEXT_OFFSET,
@@ -33,11 +34,12 @@ from reconciler.api.top import Top
 from reconciler.client.calls import AgentCalls, AlertCalls, AuditCalls, ByHand, FollowingCalls, PastCalls
 from reconciler.client.transport import (
     DEFAULT_SERVER,
+    ApiError,
     Transport,
 )
 from reconciler.client.watch import Watching
 from reconciler.model.job_record import JobState
-from reconciler.model.job_runs import as_id, called
+from reconciler.model.job_runs import as_id
 from reconciler.model.task_log import piece_at
 from reconciler.protocols.history import KeptEvent
 from reconciler.protocols.rounds import RoundRecord, RoundSummary
@@ -132,16 +134,20 @@ class Client:
                 return
 
     def newest(self, name: str) -> str:
-        """The id of the newest job that is called so, of those the caller may see; `train#2` and the like are ids already.
+        """The id of the newest job, array or pipeline that is called so, of those the caller may see; `train#2` is an id already.
 
-        A name that no job has stays as it is: an array's, or one that is wrong.
+        A name that nothing has stays as it is.
         """
         exact = as_id(JobName(name))
         if exact is not None:
             return exact
-        # A server of an older release does not know the parameter, and answers with any job.
-        found = [job.name for job in self._get("/v1/jobs", JobList, limit=1, called=name).items]
-        return found[0] if found and called(found[0]) == name else name
+        try:
+            return self._get(f"/v1/names/{quote(name, safe='')}", NameView).id
+        except ApiError as error:
+            # A server of an older release does not know the route: there a name was used once, and is the id.
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return name
 
     def job(self, name: str) -> JobView:
         """One job."""

@@ -32,7 +32,7 @@ from reconciler.protocols.ledger import Claim, JobHoldings, JobStanding
 from reconciler.protocols.terminals import NO_TERMINALS, Terminals
 from solver.model.inflight import Intent, Reservation
 from solver.model.quantities import Instant
-from solver.model.workload import JobName, JobSpec
+from solver.model.workload import JobName, JobSpec, QueueName
 
 _KEYS: Final[Mapping[JobOrder, Callable[[JobRecord], tuple[int | str, ...]]]] = {
     "newest": lambda record: (-record.submitted_at, record.name),
@@ -149,6 +149,16 @@ class SeenJobs:
     def resolved(self, names: Collection[JobName]) -> dict[JobName, JobName]:
         """They are as the other scheduler has them."""
         return {name: name for name in names}
+
+    def next_number(self, names: Collection[JobName]) -> int:
+        """None is given here."""
+        del names
+        return 1
+
+    def newest_group(self, name: JobName, seen_in: frozenset[QueueName] | None, seen_by: str) -> GroupRecord | None:
+        """There is none."""
+        del name, seen_in, seen_by
+        return None
 
     def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
         """Not here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reconciler.model.job_runs import folder_name
 from solver.model.document import Document
 from solver.model.quantities import Duration
 
@@ -33,4 +34,4 @@ class CheckpointPolicy(Document, frozen=True):
 
     def folder_of(self, job: str) -> str:
         """The URL of a job's own folder: of `train#2` it ends in `train.2`, since readers of URLs cut them at a `#`."""
-        return f"{self.storage.rstrip('/')}/{job.replace('#', '.')}"
+        return f"{self.storage.rstrip('/')}/{folder_name(job)}"

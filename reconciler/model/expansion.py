@@ -9,6 +9,7 @@ import msgspec
 from reconciler.model.indices import read_indices
 from reconciler.model.job_groups import Batch, NewGroup, NewJob
 from reconciler.model.job_record import ArrayElement
+from reconciler.model.job_runs import called
 from solver.model.document import encode
 from solver.model.workload import JobName, JobSpec
 
@@ -37,7 +38,7 @@ def elements(name: JobName, spec: JobSpec, pipeline: str = "") -> Iterator[NewJo
         raise ValueError(f"{name} is no array")
     indices = read_indices(array.indices)
     require_room(len(indices), spec)
-    require_name(f"{name}-{indices[-1]}")
+    require_name(JobName(f"{name}-{indices[-1]}"))
     for index in indices:
         env = {
             **spec.env,
@@ -65,8 +66,9 @@ def require_room(jobs: int, spec: JobSpec) -> None:
         raise UnfitBatchError(problem, "Put what the command holds into a file that the tasks read.")
 
 
-def require_name(name: str) -> None:
-    """Raise UnfitBatchError where the name of a job would be too long."""
+def require_name(job: JobName) -> None:
+    """Raise UnfitBatchError where the name of a job would be too long. Its number is no part of it: what fits once always does."""
+    name = called(job)
     if len(name) > NAME_CHARACTERS_MAX:
         problem = f"a job of it would be named {name}, which has more than {NAME_CHARACTERS_MAX} characters"
         raise UnfitBatchError(problem, "Choose a shorter name.")

@@ -50,6 +50,11 @@ class Batch(Document, frozen=True):
         """The name it was submitted under."""
         return self.groups[0].name
 
+    @property
+    def names(self) -> tuple[JobName, ...]:
+        """The ids of all that it is: first those of groups, then those of jobs."""
+        return tuple(each.name for each in self.groups) + tuple(each.name for each in self.jobs)
+
 
 class GroupRecord(Document, frozen=True):
     """A group as submitted. How it stands is how its jobs stand."""

@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.model.expansion import SPEC_BYTES_MAX, UnfitBatchError, elements, require_name, require_room, with_env
 from reconciler.model.job_groups import Batch, NewGroup, NewJob
+from reconciler.model.job_runs import folder_name
 from solver.model.document import Document, encode
 from solver.model.workload import Dependency, JobName, JobSpec
 
@@ -89,7 +90,7 @@ def _place(pipeline: NamedPipeline, producer: PipelineJob, output: str) -> str:
     """Where an output lies: a folder for each pipeline and job, so that two runs never write over each other."""
     written = producer.outputs[output]
     if not is_complete(written):
-        written = f"{pipeline.spec.artifacts.rstrip('/')}/{pipeline.name}/{producer.name}/{written}"
+        written = f"{pipeline.spec.artifacts.rstrip('/')}/{folder_name(pipeline.name)}/{producer.name}/{written}"
     # A task opens files by their path; what lies elsewhere it has to fetch by its URL.
     return urlsplit(written).path if written.startswith("file://") else written
 

@@ -14,7 +14,11 @@ from solver.model.workload import JobName, JobSpec, QueueName
 
 
 class DuplicateJobError(Exception):
-    """A job of that name has not ended, or a group has it; and it is not the one this idempotency key submitted."""
+    """What has that name, a job or a group, has not ended; and it is not the one this idempotency key submitted."""
+
+
+class PassedNumberError(DuplicateJobError):
+    """A batch has ids that are not the next of its names, since others were called so meanwhile. Nothing of it was kept."""
 
 
 class UnknownJobError(KeyError):
@@ -99,12 +103,25 @@ class JobSource(Protocol):
         """Whether a job or group was submitted under this name and key before; False for an empty key."""
 
     def resolved(self, names: Collection[JobName]) -> Mapping[JobName, JobName]:
-        """The id that each written name means: of a name alone the newest that is called so; what nobody is called stays."""
+        """The id that each written name means: of a name alone the newest that is called so, be it a job, an array or a pipeline.
+
+        What nothing is called stays.
+        """
+
+    def next_number(self, names: Collection[JobName]) -> int:
+        """The number that none of these names has had yet, nor any after it: with it they are ids that are new."""
 
     def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
         """Accept a group with all its jobs, or nothing of it; the same key and name again returns what is there.
 
-        Raises DuplicateJobError where a name of it is taken, by a job or by a group.
+        Its ids are those of `next_number`: the write finds out whether they are still. Raises DuplicateJobError where something
+        that has a name of it has not ended, PassedNumberError.
+        """
+
+    def newest_group(self, name: JobName, seen_in: frozenset[QueueName] | None, seen_by: str) -> GroupRecord | None:
+        """The newest array or pipeline that is called so; of those that are that user's, or have all jobs in these queues.
+
+        As with a query, another may be given.
         """
 
     def group(self, name: JobName) -> GroupRecord:

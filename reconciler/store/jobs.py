@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
-    RowMapping,
     Select,
+    Table,
     bindparam,
     delete,
     func,
@@ -25,7 +25,7 @@ from sqlalchemy import (
 from reconciler.model.failure import Failure
 from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Submission, Tally
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobRecord
-from reconciler.model.job_runs import as_id, called, run_after
+from reconciler.model.job_runs import as_id, called, number_of, numbered
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.job_source import (
     ALL_JOBS,
@@ -36,11 +36,12 @@ from reconciler.protocols.job_source import (
     UnknownJobError,
 )
 from reconciler.store.database import Database
+from reconciler.store.job_names import NameHolder, name_holders, next_number, require_next
 from reconciler.store.rows import NAMES_MAX, Alike, Unchanged, pieces
 from reconciler.store.tables import claims, failures, groups, jobs, nominations, reservations
 from solver.model.document import encode
 from solver.model.quantities import Instant
-from solver.model.workload import JobName, JobSpec
+from solver.model.workload import JobName, JobSpec, QueueName
 
 
 class SqlJobSource:
@@ -63,21 +64,18 @@ class SqlJobSource:
 
     def submit_each(self, asked: Sequence[Submission]) -> list[AcceptedJob | DuplicateJobError]:
         """Accept jobs; an empty key matches nothing. As many statements as for one."""
-        names = {each.name for each in asked}
         new: dict[JobName, Submission] = {}
         with self._database.writing() as connection:
-            runs, in_groups = _runs_of(connection, names), set[str]()
-            for some in pieces(names):
-                in_groups |= set(connection.execute(select(groups.c.name).where(groups.c.name.in_(some))).scalars())
-            same = {id(each): row for each in asked if (row := _same(each, runs.get(each.name, ())))}
-            known = {each.name: each for each in self._named(connection, {row["name"] for row in same.values()})}
+            holders = name_holders(connection, {each.name for each in asked})
+            same = _of_keys(connection, ((each.name, each.idempotency_key) for each in asked))
+            known = {each.name: each for each in self._named(connection, set(same.values()))}
             found = list[AcceptedJob | DuplicateJobError]()
             for each in asked:
-                there = same.get(id(each))
+                there = same.get((each.name, each.idempotency_key))
                 if there is not None:
-                    found.append(AcceptedJob(known[there["name"]], is_new=False))
+                    found.append(AcceptedJob(known[there], is_new=False))
                 else:
-                    found.append(_accepted(each, runs.get(each.name, ()), new, in_groups))
+                    found.append(_accepted(each, holders.get(each.name), new))
             if new:
                 connection.execute(insert(jobs), [_row_of(each) for each in new.values()])
         return found
@@ -87,32 +85,41 @@ class SqlJobSource:
         if not idempotency_key:
             return False
         with self._database.reading() as connection:
-            keys = {row["idempotency_key"] for row in _runs_of(connection, {name}).get(name, ())}
-            group = group_named(connection, name)
-        return idempotency_key in keys or (group is not None and group.idempotency_key == idempotency_key)
+            job = _of_keys(connection, [(name, idempotency_key)])
+            return bool(job) or _group_of_key(connection, name, idempotency_key) is not None
 
     def resolved(self, names: Collection[JobName]) -> dict[JobName, JobName]:
-        """By one query for all of them."""
+        """By a few queries for all of them."""
         found = {name: as_id(name) or name for name in names}
         asked = [name for name in names if as_id(name) is None]
-        if not asked:
-            return found
-        newest = select(jobs.c.called, func.max(jobs.c.number).label("number")).group_by(jobs.c.called)
-        with self._database.reading() as connection:
-            for some in pieces(asked):
-                last = newest.where(jobs.c.called.in_(some)).subquery()
-                rows = connection.execute(select(jobs.c.called, jobs.c.name).join(last, jobs.c.number == last.c.number))
-                found |= {JobName(row.called): JobName(row.name) for row in rows}
+        if asked:
+            with self._database.reading() as connection:
+                found |= {name: holder.id for name, holder in name_holders(connection, asked).items()}
         return found
+
+    def next_number(self, names: Collection[JobName]) -> int:
+        """As of now: only a write can hold it."""
+        with self._database.reading() as connection:
+            return next_number(name_holders(connection, names))
 
     def submit_all(self, batch: Batch, user: str, at: Instant, idempotency_key: str) -> GroupRecord:
         """Accept a whole group; an empty key matches nothing."""
         with self._database.writing() as connection:
-            row = group_named(connection, batch.name)
-            if row is not None and idempotency_key and row.idempotency_key == idempotency_key:
-                return group_of(row)
-            insert_batch(connection, batch, user, at, idempotency_key)
+            before = _group_of_key(connection, called(batch.name), idempotency_key) if idempotency_key else None
+            if before is not None:
+                return before
+            require_next(connection, batch)
+            _insert_batch(connection, batch, user, at, idempotency_key)
             return GroupRecord(batch.name, batch.groups[0].kind, user, at)
+
+    def newest_group(self, name: JobName, seen_in: frozenset[QueueName] | None, seen_by: str) -> GroupRecord | None:
+        """One after the other, from the newest: jobs are looked at of no more of them than need be."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(groups).where(_so_called(groups, name)).order_by(groups.c.number.desc()))
+            for group in map(_group_of, rows.all()):
+                if seen_in is None or group.user == seen_by or not _has_other(connection, group, seen_in):
+                    return group
+        return None
 
     def group(self, name: JobName) -> GroupRecord:
         """One array or pipeline."""
@@ -123,7 +130,7 @@ class SqlJobSource:
         """The jobs of a group in the order of their submission."""
         with self._database.reading() as connection:
             group = self._group(connection, name)
-            rows = connection.execute(select(jobs).where(part_of(group)).order_by(jobs.c.number)).all()
+            rows = connection.execute(select(jobs).where(_part_of(group)).order_by(jobs.c.number)).all()
             return self._records(connection, rows)
 
     def tallies(self, names: Collection[JobName]) -> dict[JobName, Tally]:
@@ -137,7 +144,7 @@ class SqlJobSource:
         """In one transaction, so that nothing starts because something else of the group was cancelled a moment before."""
         with self._database.writing() as connection:
             unasked = jobs.c.ended_at.is_(None) & (jobs.c.cancel_requested_by == "")
-            of_it = part_of(self._group(connection, name))
+            of_it = _part_of(self._group(connection, name))
             connection.execute(update(jobs).where(of_it & unasked).values(cancel_requested_by=actor))
 
     def job(self, name: JobName) -> JobRecord:
@@ -231,10 +238,10 @@ class SqlJobSource:
                 connection.execute(delete(reservations).where(reservations.c.holder.in_(some)))
 
     def _group(self, connection: Connection, name: JobName) -> GroupRecord:
-        row = group_named(connection, name)
+        row = connection.execute(select(groups).where(groups.c.name == name)).one_or_none()
         if row is None:
             raise UnknownJobError(f"there is no array or pipeline {name}")
-        return group_of(row)
+        return _group_of(row)
 
     def _read(self, connection: Connection, name: JobName) -> JobRecord:
         row = connection.execute(select(jobs).where(jobs.c.name == name)).one_or_none()
@@ -333,35 +340,38 @@ def _live_stamps(connection: Connection) -> Iterator[tuple[str, tuple[object, ..
     return ((name, (*asked_of_it, counts.get(name, 0))) for name, *asked_of_it in rows)
 
 
-def _runs_of(connection: Connection, names: Collection[JobName]) -> dict[JobName, list[RowMapping]]:
-    """All jobs that are called so, by what they are called, the newest last."""
-    found = defaultdict[JobName, list[RowMapping]](list)
-    columns = jobs.c.name, jobs.c.called, jobs.c.idempotency_key, jobs.c.ended_at
-    for some in pieces(names):
-        so_called = jobs.c.name.in_(some) | jobs.c.called.in_(some)
-        for row in connection.execute(select(*columns).where(so_called).order_by(jobs.c.number)).mappings():
-            found[JobName(row["called"] or row["name"])].append(row)
+def _so_called(table: Table, *names: str) -> ColumnElement[bool]:
+    """Rows of all that has one of these names, or had it."""
+    return table.c.name.in_(names) | table.c.called.in_(names)
+
+
+def _of_keys(connection: Connection, asked: Iterable[tuple[JobName, str]]) -> dict[tuple[JobName, str], JobName]:
+    """The job that each submission, made before, has become, by name and key: also where others were called so since."""
+    keys = defaultdict[str, set[JobName]](set)
+    for name, key in asked:
+        if key:
+            keys[key].add(name)
+    found: dict[tuple[JobName, str], JobName] = {}
+    columns = jobs.c.name, jobs.c.idempotency_key
+    for some in pieces(keys):
+        names = set[JobName]().union(*(keys[key] for key in some))
+        wanted = select(*columns).where(_so_called(jobs, *sorted(names)), jobs.c.idempotency_key.in_(some))
+        for name, key in connection.execute(wanted.order_by(jobs.c.number)):
+            found[called(JobName(name)), key] = JobName(name)
     return found
 
 
-def _same(asked: Submission, runs: Sequence[RowMapping]) -> RowMapping | None:
-    """The job that this submission, made before, has become: also where others were called so since."""
-    key = asked.idempotency_key
-    return next((row for row in reversed(runs) if key and row["idempotency_key"] == key), None)
-
-
 def _accepted(
-    asked: Submission, runs: Sequence[RowMapping], new: dict[JobName, Submission], in_groups: Collection[str]
+    asked: Submission, holder: NameHolder | None, new: dict[JobName, Submission]
 ) -> AcceptedJob | DuplicateJobError:
-    """A new job, which is added to `new` by what it is called; refused while one that is called so has not ended."""
+    """A new job, which is added to `new` by what it is called; refused while what is called so has not ended."""
     name, before = asked.name, new.get(asked.name)
     if before is not None and asked.idempotency_key and before.idempotency_key == asked.idempotency_key:
         return AcceptedJob(JobRecord(before.name, before.spec, before.user, before.at), is_new=False)
-    if before is not None or (runs and runs[-1]["ended_at"] is None):
-        return DuplicateJobError(f"a job {name} exists already, and has not ended")
-    if name in in_groups:
-        return DuplicateJobError(f"an array or pipeline {name} exists already, and such names are used once")
-    new[name] = asked if not runs else asked._replace(name=run_after(JobName(runs[-1]["name"])))
+    refusal = holder.refusal if holder else ""
+    if before is not None or refusal:
+        return DuplicateJobError(refusal or f"a job {name} exists already, and has not ended")
+    new[name] = asked._replace(name=numbered(name, number_of(holder.id) + 1 if holder else 1))
     job = new[name]
     return AcceptedJob(JobRecord(job.name, job.spec, job.user, job.at), is_new=True)
 
@@ -373,7 +383,7 @@ def _conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
     if query.user:
         yield jobs.c.user == query.user
     if query.called:
-        yield (jobs.c.name == query.called) | (jobs.c.called == query.called)
+        yield _so_called(jobs, query.called)
     if query.prefix:
         # By code point, as names are sorted: LIKE would take letters of both cases for one another.
         yield jobs.c.name >= query.prefix
@@ -426,8 +436,7 @@ def _columns_of(spec: JobSpec) -> dict[str, object]:
 
 def _row_of(asked: Submission) -> dict[str, object]:
     return {
-        "name": asked.name,
-        "called": called(asked.name) if called(asked.name) != asked.name else None,
+        **_names_of(asked.name),
         **_columns_of(asked.spec),
         "user": asked.user,
         "submitted_at": asked.at,
@@ -435,41 +444,43 @@ def _row_of(asked: Submission) -> dict[str, object]:
     }
 
 
-def group_named(connection: Connection, name: JobName) -> Row[Any] | None:
-    """The row of a group; None: there is none of that name."""
-    return connection.execute(select(groups).where(groups.c.name == name)).one_or_none()
+def _names_of(job: JobName) -> dict[str, str | None]:
+    """The id, and what it is called where that is another."""
+    return {"name": job, "called": None if called(job) == job else called(job)}
 
 
-def group_of(row: Row[Any]) -> GroupRecord:
+def _group_of_key(connection: Connection, name: JobName, key: str) -> GroupRecord | None:
+    """What a submission of an array or a pipeline, made before, has become; also where others were called so since."""
+    same = select(groups).where(_so_called(groups, name), groups.c.idempotency_key == key)
+    row = connection.execute(same.order_by(groups.c.number.desc()).limit(1)).one_or_none()
+    return None if row is None else _group_of(row)
+
+
+def _group_of(row: Row[Any]) -> GroupRecord:
     """A group from its row."""
     return GroupRecord(JobName(row.name), row.kind, row.user, Instant(row.submitted_at), row.pipeline or "")
 
 
-def part_of(group: GroupRecord) -> ColumnElement[bool]:
+def _part_of(group: GroupRecord) -> ColumnElement[bool]:
     """Which jobs belong to a group."""
     return (jobs.c.array_id if group.kind == "array" else jobs.c.pipeline) == group.name
 
 
-def taken(connection: Connection, names: Sequence[JobName]) -> list[JobName]:
-    """Those of the names that a job or group has already."""
-    found: list[str] = []
-    for some in pieces(names):
-        for column in (jobs.c.name, groups.c.name):
-            found += connection.execute(select(column).where(column.in_(some))).scalars()
-    return sorted(map(JobName, found))
+def _has_other(connection: Connection, group: GroupRecord, queues: Collection[QueueName]) -> bool:
+    """A job of it is known to be in another queue than these: of those of the release before the database can't tell."""
+    other = select(jobs.c.name).where(_part_of(group), jobs.c.queue.not_in(sorted(queues)))
+    return connection.execute(other.limit(1)).first() is not None
 
 
-def insert_batch(connection: Connection, batch: Batch, user: str, at: Instant, idempotency_key: str) -> None:
-    """Write every group and job; raises DuplicateJobError where a name is taken."""
-    known = taken(connection, [*(group.name for group in batch.groups), *(job.name for job in batch.jobs)])
-    if known:
-        raise DuplicateJobError(
-            f"{known[0]} exists already, and names of arrays, pipelines and their jobs are used once"
-        )
+def _insert_batch(connection: Connection, batch: Batch, user: str, at: Instant, idempotency_key: str) -> None:
+    """Write every group and job."""
     common = {"user": user, "submitted_at": at, "idempotency_key": idempotency_key}
     connection.execute(
         insert(groups),
-        [{"name": each.name, "kind": each.kind, "pipeline": each.pipeline or None, **common} for each in batch.groups],
+        [
+            {**_names_of(each.name), "kind": each.kind, "pipeline": each.pipeline or None, **common}
+            for each in batch.groups
+        ],
     )
     connection.execute(insert(jobs), [{**_columns(job), **common} for job in batch.jobs])
 
@@ -487,7 +498,7 @@ def _tallied(connection: Connection, names: Collection[JobName]) -> dict[JobName
 
 def _columns(job: NewJob) -> dict[str, object]:
     return {
-        "name": job.name,
+        **_names_of(job.name),
         **_columns_of(job.spec),
         "array": None if job.array is None else encode(job.array).decode(),
         "array_id": None if job.array is None else job.array.id,

@@ -60,7 +60,7 @@ jobs = Table(
     Column("priority_class", String, info=since(14)),
     Column("gpu_types", String, info=since(14)),  # of its tasks, with a blank before and after each; *: any will do
     Column("gpus", BigInteger, nullable=False, server_default="0", info=since(14)),  # thousandths, of the whole gang
-    # What `train#2` is called, `train`; absent of the first of a name, which is called as its id.
+    # What `train#2` is called, `train`, and `sweep#2-7`, `sweep-7`; absent of the first of a name, which is called as its id.
     Column("called", String, index=True, info=since(14)),
     Index("live_jobs_by_size", "ended_at", "gpus", "number"),
     Index("jobs_by_size", "gpus", "number"),
@@ -77,6 +77,7 @@ groups = Table(
     Column("user", String, nullable=False),
     Column("submitted_at", BigInteger, nullable=False),
     Column("idempotency_key", String, nullable=False),
+    Column("called", String, index=True, info=since(14)),  # as with jobs, in one space with theirs
 )
 
 failures = Table(

@@ -21,12 +21,12 @@ from reconciler.api.job_routes import bounded_body
 from reconciler.api.payloads import ApiProblem
 from reconciler.api.problems import NotReadyError, RequestRefusedError, problem_of
 from reconciler.api.services import Services
-from reconciler.api.submission import batch_of
+from reconciler.api.submission import queues_of
 from reconciler.api.submitter import JobSubmitter
 from reconciler.api.trials import trials_of
 from reconciler.documents.job import NamedJob
 from reconciler.documents.pipeline import read_submission
-from reconciler.model.job_groups import Batch
+from reconciler.model.pipelines import NamedPipeline
 from reconciler.model.problem import InvalidDocumentsError
 from reconciler.protocols.job_source import DuplicateJobError, JobsAreElsewhereError, UnknownJobError
 from reconciler.web.job_form import FIELDS, FILE, KINDS, FormLine, JobForm, PlacedProblem, placed
@@ -117,11 +117,13 @@ class SubmitPages:
                 return self._page(request, Typed("yaml", "", typed.key, typed.form, document))
             if typed.way == "form":
                 self._authority.require(request, "submit", QueueName(typed.form["queue"]))
-            batch = batch_of(read_submission(document.encode(), FILE), self._services.gpu_types())
+            submitted = read_submission(document.encode(), FILE)
             if typed.verb == "try":
-                return self._page(request, typed, trials=self._tried(request, batch))
+                return self._page(request, typed, trials=self._tried(request, submitted))
             return RedirectResponse(
-                self._submitted(request, batch, typed.idempotency_key(document)), HTTPStatus.SEE_OTHER, dict(HEADERS)
+                self._submitted(request, submitted, typed.idempotency_key(document)),
+                HTTPStatus.SEE_OTHER,
+                dict(HEADERS),
             )
         except InvalidDocumentsError as error:
             problems = placed(error, typed.lines)
@@ -134,18 +136,18 @@ class SubmitPages:
             status, refusal = told
             return self._page(request, typed, status, refusal=refusal)
 
-    def _tried(self, request: Request, batch: Batch) -> TrialList:
-        for queue in sorted({job.spec.queue for job in batch.jobs}):
+    def _tried(self, request: Request, submitted: NamedJob | NamedPipeline) -> TrialList:
+        for queue in queues_of(submitted):
             self._authority.require(request, "submit", queue)
-        return trials_of(self._services, batch, request.state.user)
+        return trials_of(self._services, submitted, request.state.user)
 
-    def _submitted(self, request: Request, batch: Batch, key: str) -> str:
+    def _submitted(self, request: Request, submitted: NamedJob | NamedPipeline, key: str) -> str:
         """The page of the job, or the list of those that the document stands for."""
-        if batch.groups:
-            group, _ = self._submitter.take_in_group(request, batch, key)
-            return f"/jobs?{urlencode({'prefix': group.name})}"
-        (job,) = batch.jobs
-        (became,) = self._submitter.take_in([self._submitter.judged(request, NamedJob(job.name, job.spec), key)])
+        if isinstance(submitted, NamedPipeline) or submitted.spec.array is not None:
+            group, _ = self._submitter.take_in_group(request, submitted, key)
+            # With what follows in the names of its jobs: `sweep` alone begins those of `sweep#2` as well.
+            return f"/jobs?{urlencode({'prefix': f'{group.name}-'})}"
+        (became,) = self._submitter.take_in([self._submitter.judged(request, submitted, key)])
         if isinstance(became, DuplicateJobError):
             raise became
         self._authority.require(request, "see-job", became.record.spec.queue, became.record)

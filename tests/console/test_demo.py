@@ -14,6 +14,14 @@ from tests.console.conftest import Browser
 
 pytestmark = pytest.mark.console
 
+OVER_TIME = {
+    "busy-time": "/time?type=A100-SXM4-80GB&page=3&from=12h+ago&to=in+12h",
+    "busy-time-queues": "/time?by=queue&queue=research&from=12h+ago&to=in+12h",
+    "busy-queue": "/queues/research?from=12h+ago",
+    "busy-job-time": "/jobs/trains-research-language-h200-000",
+}
+"""Pages of which docs/ has a picture, by its name."""
+
 
 @pytest.fixture
 def busy(chromium: Any) -> Iterator[tuple[Browser, str]]:
@@ -48,6 +56,9 @@ def test_from_the_map_to_a_job_that_waits_and_the_round_that_said_so(busy: tuple
     browser.page.locator("tbody th a").first.click()
     browser.page.wait_for_selector("#steps")
     browser.picture("busy-round")
+    for name, path in OVER_TIME.items():
+        browser.open(path)
+        browser.picture(name)
     while not browser.page.get_by_text("More H100 for vision").count():
         browser.open("/policy")
     browser.picture("busy-policy")

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from reconciler.model.failure import Failure
-from reconciler.model.job_groups import Batch, NewGroup, NewJob, Submission
-from reconciler.model.job_record import ArrayElement, JobOutcome
+from reconciler.model.job_groups import Submission
+from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.history import Event
 from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError, JobQuery
 from solver.model.workload import JobName
@@ -97,21 +97,3 @@ def test_what_happened_to_one_run_is_not_told_of_another(stores: Stores) -> None
     assert (two.outcome, two.failures, two.user) == (None, (failure,), "bob")
     assert [event.cause for event in stores.history.events(first)] == ["of train"]
     assert [event.cause for event in stores.history.events(second)] == ["of train#2"]
-
-
-def test_groups_keep_their_names_for_ever(stores: Stores) -> None:
-    """Both ways: no job is called as a group was, and no group as a job was."""
-    run(stores)
-    batch = Batch((NewGroup(TRAIN, "array"),), (NewJob(JobName("train-0"), SPEC),))
-    with pytest.raises(DuplicateJobError, match="train"):
-        stores.jobs.submit_all(batch, "ada", NOW, "")
-    sweep = Batch(
-        (NewGroup(JobName("sweep"), "array"),),
-        (NewJob(JobName("sweep-0"), SPEC, ArrayElement(JobName("sweep"), 0, 1)),),
-    )
-    stores.jobs.submit_all(sweep, "ada", NOW, "")
-    stores.jobs.finish(lead(stores), JobName("sweep-0"), DONE)
-    with pytest.raises(DuplicateJobError, match="sweep"):
-        submit(stores, "sweep")
-    assert submit(stores, "sweep-0") == "sweep-0#2"
-    assert [job.name for job in stores.jobs.members(JobName("sweep"))] == ["sweep-0"]

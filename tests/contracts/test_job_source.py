@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.model.failure import Failure
 from reconciler.model.job_groups import Batch, NewGroup, NewJob, Submission
-from reconciler.model.job_record import JobOutcome
+from reconciler.model.job_record import ArrayElement, JobOutcome
 from reconciler.protocols.backend import StaleEpochError
 from reconciler.protocols.job_source import ALL_JOBS, AcceptedJob, DuplicateJobError, JobQuery, UnknownJobError
 from reconciler.protocols.ledger import Claim
@@ -177,7 +177,13 @@ def test_the_same_submission_from_many_at_once_is_one_job(stores: Stores) -> Non
 def test_of_many_submissions_each_is_accepted_or_refused_as_if_it_came_alone(stores: Stores) -> None:
     submit(stores, "old")
     stores.jobs.submit_all(
-        Batch((NewGroup(JobName("many"), "array"),), (NewJob(JobName("many-0"), SPEC),)), "ada", NOW, ""
+        Batch(
+            (NewGroup(JobName("many"), "array"),),
+            (NewJob(JobName("many-0"), SPEC, ArrayElement(JobName("many"), 0, 1)),),
+        ),
+        "ada",
+        NOW,
+        "",
     )
     asked = [
         Submission(JobName(name), SPEC, user, NOW, key)

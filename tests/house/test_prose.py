@@ -15,7 +15,6 @@ LONG_SHARE = 0.10
 """Of sentences over 30 words, on a page that users read."""
 REFERENCE = {
     "cli.md": "every command and option",
-    "console.md": "every page of the console",
     "kubernetes-objects.md": "every object and its fields",
     "metrics.md": "every metric",
     "policy-reference.md": "every kind of document",

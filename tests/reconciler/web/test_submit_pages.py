@@ -162,7 +162,7 @@ def test_an_array_and_a_pipeline_are_whole(console: Console) -> None:
     array = YAML.replace("spec:\n", "spec:\n  array: {indices: 0-2}\n", 1)
     with console.browser() as browser:
         sent = by_yaml(browser, console, array)
-        assert (sent.status_code, sent.headers["location"]) == (303, "/jobs?prefix=training")
+        assert (sent.status_code, sent.headers["location"]) == (303, "/jobs?prefix=training-")
         assert by_yaml(browser, console, array).status_code == 303
     assert len(jobs_of(console)) == 3
     assert console.site.store.jobs.group(JobName("training")).user == "alice"
