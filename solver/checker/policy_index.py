@@ -82,6 +82,13 @@ class PolicyIndex:
             found = self._lines[name, gpu_type] = tuple(QuotaLine(queue.name, gpu_type) for queue in self.path(name))
         return found
 
+    def shares_from(self, name: str, gpu_type: GpuType) -> QueueName | None:
+        """The highest queue above one that shares its guarantee of a type with all below it."""
+        for queue in reversed(self.path(name)[1:]):
+            if any(entry.shared and entry.gpu_type == gpu_type for entry in queue.quota):
+                return queue.name
+        return None
+
     def on_path(self, name: str) -> frozenset[QueueName]:
         """The names of a queue and of those above it."""
         if name not in self._names:

@@ -201,7 +201,7 @@ class PreemptionDecision:
     def _classes(self) -> Iterator[PreemptorClass]:
         alike, stretches = defaultdict[object, list[StartCandidate]](list), _Stretches(self.making.attempts.lines)
         for candidate in self.candidates:
-            if candidate.inside_only and self.tier == "fair":
+            if candidate.inside_only and self.tier != "entitled":
                 continue
             preemptor = self.making.preemptor(candidate, self.tier)
             evictable = self.making.attempts.evictable
@@ -224,7 +224,7 @@ class PreemptionDecision:
         for place_in, one in enumerate(classes):
             manners: tuple[Manner, ...] = ("inside", "ahead", "firm") if one.firm else ("inside", "ahead")
             numbers = list[int]()
-            for manner in manners[:1] if self.grows else manners:
+            for manner in manners[:1] if self.grows or self.tier == "shared" else manners:
                 # What protects lower work holds against its own queue's however long they have waited; and against growth.
                 patient = self.grows or manner == "ahead"
                 preemptor = one.preemptor.patient if patient else one.preemptor
@@ -263,11 +263,11 @@ class PreemptionDecision:
                     branch,
                     overdue=preemptor.overdue,
                     past_budgets=preemptor.past_budgets,
-                    straddling=self.tier == "entitled" and not self.grows,
+                    straddling=self.tier != "fair" and not self.grows,
                     exceeds=preemptor.exceeds,
                     waited=preemptor.waited,
                 )
-                for branch in evictable.rules.tree.path(preemptor.job.spec.queue)
+                for branch in evictable.rules.branches(preemptor)
             ]
         every = np.concatenate(places)
         means[evictable.holders_of(every)] = every // count

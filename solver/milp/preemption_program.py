@@ -32,10 +32,11 @@ from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.queueing.demand import StartCandidate
 from solver.quota.dominance import HostUse
 from solver.quota.fairshare import to_spare
+from solver.quota.guarantees import UNBOUNDED
 from solver.quota.host_shares import HostBorrowing, sum_of, tasks_with_shapes
 from solver.quota.options import Option
 from solver.quota.users import CapLine, HostLine
-from solver.quota.vacated import Tier, left_inside
+from solver.quota.vacated import Tier, holds_more, left_inside, limits_of, lines_of
 from solver.quota.victims import PreemptorJob
 
 Manner = Literal["inside", "ahead", "firm"]
@@ -197,7 +198,7 @@ class PreemptionProgram:
 
     def _is_open(self, known: PreemptorClass, option: Option, manner: Manner) -> bool:
         """Whether one job alone could be served so, for all that shares say."""
-        if self.tier == "fair" and known.first.is_inside_only(option):
+        if self.tier != "entitled" and known.first.is_inside_only(option):
             return False
         if manner == "inside":
             return self._fits(known, option, {kind: self._own_lower(known, kind) for kind in option.charge})
@@ -361,7 +362,7 @@ class PreemptionProgram:
         """What tells exceptions of a size apart: whether the own queue pays; for fair shares each line has rows of its own."""
         held, number = self.attempts.evictable.allocations, self.groups[group][0]
         queue = held.holders[number].job.spec.queue
-        if self.tier == "entitled":
+        if self.tier != "fair":
             return int(queue == self.families[known].queue)
         return list(held.own).index(queue) * len(held.gpu_types) + int(held.charge[number].argmax())
 
@@ -381,8 +382,7 @@ class PreemptionProgram:
         return self.attempts.headroom.shares.tree.lines(queue, kind)
 
     def _share(self, line: QuotaLine) -> int:
-        shares = self.attempts.headroom.shares
-        return (shares.guaranteed if self.tier == "entitled" else shares.fair).get(line, 0)
+        return limits_of(self.attempts.headroom.shares, self.tier).get(line, 0)
 
     def use(self, line: QuotaLine) -> int:
         """What a queue holds, with what it got in this round, in milli-GPU."""
@@ -391,11 +391,10 @@ class PreemptionProgram:
 
     def _is_within(self, line: QuotaLine) -> bool:
         """Whether a queue holds no more than its share: then its own work makes room inside it by leaving."""
-        return self.use(line) <= self._share(line)
+        return not holds_more(self.attempts.headroom, self.tier, *line)
 
     def _left(self, line: QuotaLine) -> int:
-        headroom = self.attempts.headroom
-        return (headroom.entitled if self.tier == "entitled" else headroom.fair).left(line)
+        return lines_of(self.attempts.headroom, self.tier).left(line)
 
     def _served_below(self, line: QuotaLine, *manners: Manner) -> dict[int, float]:
         """The columns of a line's queue, and all below it, with the milli-GPU of one job."""
@@ -436,7 +435,7 @@ class PreemptionProgram:
         """What is served inside a share fits in it, beside what is served ahead of lower work."""
         for line in self._charged_lines():
             inside = self._served_below(line, "inside")
-            if not inside:
+            if not inside or self._share(line) == UNBOUNDED:
                 continue
             left = float(self._left(line))
             ahead = self._served_below(line, "ahead", "firm")

@@ -46,7 +46,7 @@ class Quota(Document, frozen=True):
 
     `guaranteed` unset is the weighted share of what the parent has not given to other children; an explicit 0 is none.
     `max` unset is no ceiling, `per_user` unset no ceiling for a single user. `lendable` is the most of `guaranteed` that others
-    may borrow; unset: all of it.
+    may borrow; unset: all of it. `shared`: what is guaranteed here is claimed by any queue below, beyond its own guarantee too.
     `origin` is the place in Git (`file:line`), for messages only.
     """
 
@@ -56,6 +56,7 @@ class Quota(Document, frozen=True):
     per_user: MilliGpu | None = None
     lendable: MilliGpu | None = None
     origin: str = ""
+    shared: bool = False
 
 
 UnlistedNamespaces = Literal["allowed", "refused"]

@@ -100,7 +100,7 @@ class Preemptor:
         """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
         preemptor = self.preemptor(candidate, tier)
         alike = (candidate.likeness, tier, preemptor.overdue, preemptor.past_budgets, preemptor.waited)
-        if (candidate.inside_only and tier == "fair" and preemptor.has_gpus) or self._unserved.fails_again(
+        if (candidate.inside_only and tier != "entitled" and preemptor.has_gpus) or self._unserved.fails_again(
             candidate, alike
         ):
             return
@@ -115,7 +115,7 @@ class Preemptor:
         self.give(found, claimed)
         if found.victims:
             self._name_once()
-        if tier == "entitled":
+        if tier != "fair":
             self._lend(found)
 
     def give(self, found: PreemptionResult, claimed: FreeCapacity | None) -> JobStart:
@@ -143,7 +143,7 @@ class Preemptor:
 
     def would_serve(self, candidate: StartCandidate, tier: Tier) -> PreemptionResult | None:
         """What a preemptor would get, without giving it that; None: nothing."""
-        if candidate.inside_only and tier == "fair":
+        if candidate.inside_only and tier != "entitled":
             return None
         with self.attempts.room.trying(), self.attempts.soon.trying():
             return self._find(candidate, self.preemptor(candidate, tier), tier)[0]
@@ -156,7 +156,7 @@ class Preemptor:
         inside = [request for request in requests if self.attempts.lies_inside(request, {})]
         allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
         found, claimed = self._as_it_is(allowed or self._firm(candidate, tier))
-        if found is None and not inside:
+        if found is None and not inside and tier != "shared":
             found, claimed = self._before_lower_work(requests, preemptor)
         if requests and found is None:
             found = next(self._with_harm(requests, allowed, preemptor, tier), None)
@@ -168,7 +168,7 @@ class Preemptor:
         """
         guarantees = self.attempts.evictable.rules.host_guarantees.beside_more(self._promised_without_gpus())
         is_inside = guarantees.lies_inside(HeldAlone(preemptor.job.spec.queue, beside_least(preemptor.job.spec)))
-        if is_inside != (tier == "entitled"):
+        if tier == "shared" or is_inside != (tier == "entitled"):
             return
         side = self.givers.everybody(preemptor, straddling=False) if is_inside else self.givers.own(preemptor)
         for option in candidate.options:
@@ -355,7 +355,7 @@ class Preemptor:
         min_gain = self._min_gain(preemptor)
         if min_gain:
             side = self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
-        if request.tier == "entitled":
+        if request.tier != "fair":
             yield side
             return
         above = self.givers.above_shares(side, request, self.attempts.headroom)
@@ -372,7 +372,7 @@ class Preemptor:
         if not self.may_reclaim(preemptor, tier):
             yield own
             return
-        straddling = tier == "entitled"
+        straddling = tier != "fair"
         everybody = self.givers.everybody(preemptor, straddling=straddling)
         if preemptor.exceeds:
             # What it asks for beyond its GPUs' share may come free with GPUs alone.
@@ -389,7 +389,7 @@ class Preemptor:
     def may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:
         """Whether other queues' work may leave for it at all."""
         tree = self.attempts.evictable.rules.tree
-        return tier == "entitled" or may_reclaim_fair_share(self.policy, tree, preemptor.job.spec.queue)
+        return tier != "fair" or may_reclaim_fair_share(self.policy, tree, preemptor.job.spec.queue)
 
     def _by_moving(self, requests: Sequence[PlacementRequest]) -> Iterator[PreemptionResult]:
         """Who moves keeps what it has: that takes from nobody."""
@@ -410,7 +410,7 @@ class Preemptor:
         if queue not in self._within:
             self._within[queue] = reclaim_within(self.policy, tree, queue), budgets_hold_for(self.policy, tree, queue)
         overdue, past_budgets = (
-            tier == "entitled" and self.snapshot.time >= job.submitted_at.after(within)
+            tier != "fair" and self.snapshot.time >= job.submitted_at.after(within)
             for within in self._within[queue]
         )
         carried = self.attempts.evictable.rules.host.shares
@@ -419,7 +419,15 @@ class Preemptor:
         # Who grows runs, and waits for nothing.
         opens = None if candidate.sub_layer.growth else preempts_from(self.policy, tree, job)
         waited = opens is None or self.snapshot.time >= opens
-        return PreemptorJob(job, known.value if known else 0, overdue, exceeds, has_gpus, past_budgets, waited)
+        value, source = known.value if known else 0, self._claims_from(candidate) if tier == "shared" else None
+        return PreemptorJob(job, value, overdue, exceeds, has_gpus, past_budgets, waited, source)
+
+    def _claims_from(self, candidate: StartCandidate) -> QueueName | None:
+        """The queue above whose shared guarantee it may claim; of several, one for each type, the highest."""
+        tree, queue = self.attempts.evictable.rules.tree, candidate.job.spec.queue
+        kinds = {kind for option in candidate.options for kind in option.charge}
+        sharing = {line.queue for kind in kinds if (line := tree.sharing(QuotaLine(queue, kind))) is not None}
+        return next((name for name in reversed(tree.path(queue)) if name in sharing), None)
 
     def _keeps_to_limits(self, found: PreemptionResult, preemptor: PreemptorJob) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""
@@ -452,7 +460,7 @@ class Preemptor:
     def _is_fair(self, found: PreemptionResult) -> bool:
         """Above a guarantee, work of others is taken back only where the least served become better served."""
         request = found.request
-        if request.tier == "entitled":
+        if request.tier != "fair":
             return True
         queue, headroom = request.candidate.job.spec.queue, self.attempts.headroom
         losses = [(v.holder.job.spec.queue, v.holder.charge) for v in found.victims if v.means == "reclaim"]

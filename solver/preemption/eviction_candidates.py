@@ -193,7 +193,7 @@ class EvictionCandidates:
         """The same for preemptors for whom the same may have to leave."""
         turn = preemptor.job.name if self._takes_turn(preemptor) else None
         claims = preemptor.overdue, preemptor.past_budgets, preemptor.exceeds, preemptor.has_gpus, preemptor.waited
-        return preemptor.job.spec.queue, preemptor.base_priority, claims, turn
+        return preemptor.job.spec.queue, preemptor.base_priority, claims, preemptor.claims_from, turn
 
     def _takes_turn(self, preemptor: PreemptorJob) -> bool:
         return preemptor.job.name in self.rules.precedence.in_turn

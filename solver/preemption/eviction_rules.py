@@ -20,7 +20,17 @@ from solver.quota.borrowing import borrowing_of
 from solver.quota.entitlement import Shares
 from solver.quota.host_guarantees import HostGuarantees, host_guarantees_of
 from solver.quota.host_shares import HostBorrowing, HostShares
-from solver.quota.victims import BORROWED, INSIDE, STANDINGS, Holder, Standing, Victim, gangs_of, lost_gpu_s
+from solver.quota.victims import (
+    BORROWED,
+    INSIDE,
+    STANDINGS,
+    Holder,
+    PreemptorJob,
+    Standing,
+    Victim,
+    gangs_of,
+    lost_gpu_s,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,11 @@ class EvictionRules:
     def holders(self) -> tuple[Holder, ...]:
         """All of them, by number."""
         return self.allocations.holders
+
+    def branches(self, preemptor: PreemptorJob) -> tuple[QueueName, ...]:
+        """The queues on a preemptor's path, from its own up, beside which work of others may leave for it."""
+        path = self.tree.path(preemptor.job.spec.queue)
+        return path if preemptor.claims_from is None else path[path.index(preemptor.claims_from) :]
 
     def whole(self, holder: Holder) -> tuple[Holder, ...]:
         """What leaves with a holder: with what a gang can't do without, everything that it holds."""

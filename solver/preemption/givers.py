@@ -105,7 +105,7 @@ class Givers:
         """Those of all other queues, too."""
 
         def found() -> Ints:
-            branches = self.evictable.rules.tree.path(preemptor.job.spec.queue)
+            branches = self.evictable.rules.branches(preemptor)
             others = [
                 self.evictable.beside(
                     branch,

@@ -29,7 +29,7 @@ from solver.quota.entitlement import QuotaHeadroom, Shares
 from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import HostLine, UserRoom
-from solver.quota.vacated import Tier
+from solver.quota.vacated import Tier, lines_of
 from solver.quota.victims import Victim
 
 TRIED_MAX = 40
@@ -234,6 +234,8 @@ class SparedVictims:
             return True
         if not known.victims and not known.moves:
             return not start.inside_only
+        if known.tier == "shared" and lines_of(headroom, "shared").holds(start.queue, start.charge):
+            return True
         is_fair = headroom.fair.holds(start.queue, start.charge)
         return is_fair and (known.tier == "fair" or self._is_claimed_fairly(known, nominations))
 

@@ -47,7 +47,7 @@ from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import QuotaHeadroom
 from solver.quota.fairshare import to_spare
 from solver.quota.users import UserRoom
-from solver.quota.vacated import TIERS, Tier
+from solver.quota.vacated import TIERS, Tier, tiers_in
 from solver.quota.victims import ProtectionEnd, protected, protection_end
 from solver.round.decision import soon_free
 from solver.round.growing_gangs import awaited_types, kept_to_domains, missing_tasks, with_domains
@@ -361,7 +361,7 @@ class ProtectedWaits:
         self, candidate: StartCandidate, at: Instant, without: frozenset[ProtectedBy] = frozenset()
     ) -> tuple[Tier, PreemptionResult] | None:
         making = self._preemptor(at, without)
-        for tier in TIERS:
+        for tier in tiers_in(self._rules.tree):
             for making.strictly in (True, False) if self.has_program and can_serve(candidate) else (False,):
                 found = making.would_serve(candidate, tier)
                 if found is not None and (not self.has_program or self._is_lawful(found, making)):
@@ -377,7 +377,7 @@ class ProtectedWaits:
         known = self.policy.priority_class(found.request.candidate.job)
         if found.request.displaces and found.request.tier == "fair" and known is not None and not known.preemptible:
             return False
-        fairly = found.request.tier == "entitled" or _keeps_shares(found, self.headroom)
+        fairly = found.request.tier != "fair" or _keeps_shares(found, self.headroom)
         return fairly and _is_gpu_for_gpu(found) and not self._is_hurried(found, making)
 
     def _is_hurried(self, found: PreemptionResult, making: Preemptor) -> bool:

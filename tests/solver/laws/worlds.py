@@ -6,6 +6,7 @@
     class pinned 0 fixed mayBorrow minRuntime=20m
     queue x -
     queue x1 in x 3 max=5 weight=2 reclaim=guaranteed
+    queue y shared 4
     run a1 x1 3@n1 for 600m/700m low
     run e1 x1 1-3x1@n1,n2 for 45m
     wait c1 x1 2x1 for 30m
@@ -184,7 +185,8 @@ def _queue(words: list[str]) -> Queue:
     plain = [word for word in words if "=" not in word]
     parent = QueueName(plain[2]) if plain[1] == "in" else None
     guaranteed, most = plain[-1], said.get("max")
-    quota = Quota(TYPE, None if guaranteed == "-" else _milli(guaranteed), _milli(most) if most else None)
+    own = None if guaranteed == "-" else _milli(guaranteed)
+    quota = Quota(TYPE, own, _milli(most) if most else None, shared="shared" in plain)
     return Queue(
         QueueName(plain[0]),
         parent,
