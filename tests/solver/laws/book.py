@@ -120,6 +120,7 @@ class Book:
     moves: int
     reclaim_within: Mapping[str, int]
     restart_ms: int
+    shared: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy) -> Book:
@@ -144,6 +145,7 @@ class Book:
             scheduling.evictions.moves_per_round,
             {name: int(nearest or scheduling.reclaim_within) for name, nearest in within.items()},
             int(scheduling.evictions.restart_cost),
+            frozenset(name for name, entry in quota.items() if entry and entry.shared),
         )
 
     # The tree.
@@ -378,6 +380,29 @@ class Book:
         others = ((self.jobs[part.job].queue, part.milli) for part in leaving)
         gone = self.added_up((queue, milli) for queue, milli in others if queue != job.queue)
         return all(self.used[name] - gone[name] + job.need <= self.guaranteed[name] for name in levels)
+
+    def common_levels(self, job: Worker, leaving: Iterable[Part] = ()) -> tuple[str, ...]:
+        """The queue above a job's that shares its guarantee, and those above that; () where there is none, or where some leave that
+        are below it themselves, or where the job may not borrow.
+        """
+        path = self.path(job.queue)
+        sharing = next((name for name in reversed(path[1:]) if name in self.shared), None)
+        others = {self.jobs[part.job].queue for part in leaving} - {job.queue}
+        if sharing is None or any(sharing in self.path(queue) for queue in others):
+            return ()
+        may_borrow = (job.preemptible or job.may_borrow) and self.now >= job.backs_off_until
+        return path[path.index(sharing) :] if may_borrow else ()
+
+    def is_in_common(self, job: Worker, leaving: Iterable[Part] = ()) -> bool:
+        """Whether it lies inside what a queue above shares, beside all that is held, but for what leaves."""
+        levels = self.common_levels(job, leaving)
+        return bool(levels) and self.is_inside(job, levels, leaving)
+
+    def might_be_in_common(self, job: Worker, leaving: Iterable[Part] = ()) -> bool:
+        """Whether some reading has it so: once all has left below that queue that does."""
+        levels = self.common_levels(job)
+        gone = self.added_up((self.jobs[part.job].queue, part.milli) for part in leaving)
+        return bool(levels) and self.used[levels[0]] - gone[levels[0]] + job.need <= self.guaranteed[levels[0]]
 
     def is_inside_before_lower(self, job: Worker) -> bool:
         """Whether it lies inside every guarantee on its path if lower work of its queue stands behind it."""

@@ -11,7 +11,7 @@
     run e1 x1 1-3x1@n1,n2 for 45m
     wait c1 x1 2x1 for 30m
 
-A semicolon does for the end of a line. A queue has its guarantee, `-` where it says none. A job has TASKSxGPUS, if it is elastic
+A semicolon does for the end of a line. A queue has its guarantee, `-` where it says none; `shared` if all below it have it in common. A job has TASKSxGPUS, if it is elastic
 LEAST-MOSTxGPUS; one that runs is on as many nodes as it has tasks, for so long, submitted so long ago; a part of a GPU is on one
 of a node, `0.5@n1/2`. With `cpu=8` at the end a task has so many cores, of the 96 of each node.
 """
@@ -244,6 +244,7 @@ def _from_the_top(policy: Policy) -> Iterator[Queue]:
 def _queue_line(queue: Queue) -> str:
     quota = queue.quota[0]
     words = ["queue", queue.name, *(["in", queue.parent] if queue.parent else [])]
+    words += ["shared"] * quota.shared
     words.append("-" if quota.guaranteed is None else str(quota.guaranteed))
     words += [f"max={quota.max}"] if quota.max is not None else []
     words += [f"weight={queue.weight}"] if queue.weight != 1 else []
