@@ -85,6 +85,11 @@ class QueueTree:
             self._sharing[line] = next((known for known, entry in entries if entry is not None and entry.shared), None)
         return self._sharing[line]
 
+    def origin_of(self, line: QuotaLine) -> str:
+        """Where in Git a queue speaks of a type; "" where it does not."""
+        entry = self.by_name[line.queue].quota_for(line.gpu_type)
+        return entry.origin if entry else ""
+
     def upwards(self, gpu_type: GpuType) -> tuple[tuple[QuotaLine, tuple[QuotaLine, ...]], ...]:
         """All lines of a type, each after those right below it, which stand beside it."""
         known = self._upwards.get(gpu_type)

@@ -27,6 +27,7 @@ from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict
 from solver.plan.reasons import AwaitsRelease, Outranked
 from solver.policy.harm import Means, Rule
 from solver.policy.policy import Policy
+from solver.policy.tree import QuotaLine
 from solver.preemption.consolidation import Move
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.planned_evictions import PlannedEviction
@@ -165,6 +166,7 @@ class RoundExplanation:
 
     def _leaving(self) -> Iterator[Verdict]:
         preemptors = {promise.job.name: promise.job for promise in self.decision.promises}
+        claims = {promise.job.name for promise in self.decision.promises if promise.tier == "shared"}
         grow = {owner_of(promise.job.name) for promise in self.decision.growth_promises}
         preemptors |= {job.name: job for job in self.snapshot.jobs if job.name in grow}
         moves, crosses = self._moves(), any(known.by == "straddle" for known in self.leaving)
@@ -178,8 +180,19 @@ class RoundExplanation:
                 if name in moves:
                     yield _moving(moves[name], to)
                     continue
-                beside = _given_up_beside(known, carried)
-                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave, *beside)
+                beside, means = _given_up_beside(known, carried), cast("Means", known.by)
+                shared = self._shared_with(to) if to.name in claims and means in ("reclaim", "straddle") else None
+                yield Yields(
+                    *(name, queue, to.name, to.spec.queue, means, *gave, *beside),
+                    shared_by=shared.queue if shared else None,
+                    origin=self.decision.shares.tree.origin_of(shared) if shared else "",
+                )
+
+    def _shared_with(self, job: Job) -> QuotaLine | None:
+        """The guarantee that a job which was promised something shares with others."""
+        (promise,) = (known for known in self.decision.promises if known.job.name == job.name)
+        lines = (QuotaLine(job.spec.queue, kind) for kind, milli in promise.start.charge.items() if milli)
+        return next(filter(None, map(self.decision.shares.tree.sharing, lines)), None)
 
     def _promised(self) -> Iterator[Verdict]:
         promised = [promise.job for promise in self.decision.promises]
