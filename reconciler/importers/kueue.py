@@ -56,6 +56,7 @@ class _Reading:
         for record in self.of_kind["Cohort"]:
             self._cohort(record)
         self._closed_types()
+        self._shared()
         for record in self.of_kind["LocalQueue"]:
             self._local_queue(record)
         self._classes()
@@ -185,6 +186,19 @@ class _Reading:
             for child_type in sorted({each for child in self.draft.children(queue.name) for each in child.quota}):
                 if child_type not in queue.quota:
                     queue.quota[child_type] = QuotaDraft(extra=Fraction(0))
+
+    def _shared(self) -> None:
+        """Let the queues of a cohort have its quota in common, as they do there: in the highest cohort that has others beside it."""
+        cohorts = {queue.name for queue in self.draft.queues.values() if self.draft.children(queue.name)}
+        for name in sorted(cohorts):
+            queue, below = self.draft.queues[name], self.draft.children(name)
+            is_top = queue.parent is None
+            if (is_top and cohorts.isdisjoint(child.name for child in below)) or (
+                not is_top and self.draft.queues[str(queue.parent)].parent is None
+            ):
+                for target in set(queue.quota) - set(HOST_RESOURCES):
+                    queue.quota[target].shared = True
+                queue.comments.append("The queues below it have its quota in common, as in a cohort: shared.")
 
     # What else a ClusterQueue says.
 

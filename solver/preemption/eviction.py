@@ -410,8 +410,7 @@ class Preemptor:
         if queue not in self._within:
             self._within[queue] = reclaim_within(self.policy, tree, queue), budgets_hold_for(self.policy, tree, queue)
         overdue, past_budgets = (
-            tier != "fair" and self.snapshot.time >= job.submitted_at.after(within)
-            for within in self._within[queue]
+            tier != "fair" and self.snapshot.time >= job.submitted_at.after(within) for within in self._within[queue]
         )
         carried = self.attempts.evictable.rules.host.shares
         exceeds = any(carried.asks_beyond(job.spec, option) for option in candidate.options)

@@ -22,7 +22,6 @@ COUNTED: tuple[Tier, ...] = ("entitled", "fair")
 """Those whose GPUs a round counts in layers of their own; what is claimed of a shared guarantee counts as far as it is a fair share."""
 
 
-
 def tiers_in(tree: QueueTree) -> tuple[Tier, ...]:
     """Those that there are: nothing is claimed in common where no queue shares its guarantee."""
     return TIERS if tree.shares_any else COUNTED

@@ -72,7 +72,7 @@ def test_every_document_says_where_it_comes_from() -> None:
 
 def test_a_cohorts_own_quota_comes_on_top_of_those_below_it() -> None:
     found = imported("kueue", {"queues.yaml": TWO_TEAMS}, h100=H100, a100="A100")
-    assert quota(found, "research")[H100] == {"guaranteed": 24, "max": 26}
+    assert quota(found, "research")[H100] == {"guaranteed": 24, "max": 26, "shared": True}
     assert quota(found, "company") == {"A100": {"guaranteed": 4}, H100: {"guaranteed": 24}}
 
 

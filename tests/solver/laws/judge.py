@@ -108,7 +108,9 @@ def _at_rest(book: Book) -> Iterator[Finding]:
             text = f"{job.name} is inside the guarantees of {job.queue} and waits; it could start if {way}"
             yield Finding("entitled-waits", 0, text)
         elif not entitled and book.is_in_common(job) and (way := next(ways(book, job), None)):
-            yield Finding("shared-waits", 0, f"{job.name} is inside what is shared with {job.queue}; could start if {way}")
+            yield Finding(
+                "shared-waits", 0, f"{job.name} is inside what is shared with {job.queue}; could start if {way}"
+            )
         elif not entitled and (way := next(share_ways(book, job), None)):
             yield Finding("share-waits", 0, f"{job.name} is inside the fair share of {job.queue}; could start if {way}")
     for job in book.running:
