@@ -188,7 +188,7 @@ class _Reading:
                     queue.quota[child_type] = QuotaDraft(extra=Fraction(0))
 
     def _shared(self) -> None:
-        """Let the queues of a cohort have its quota in common, as they do there: in the highest cohort that has others beside it."""
+        """Let the queues of a cohort have its quota in common, as there: in the highest cohort that has others beside it."""
         cohorts = {queue.name for queue in self.draft.queues.values() if self.draft.children(queue.name)}
         for name in sorted(cohorts):
             queue, below = self.draft.queues[name], self.draft.children(name)

@@ -283,6 +283,13 @@ class _FairClaim:
         said = [known.reclaim for known in case.lookup.path(self.queue)]
         if next((mode for mode in said if mode), case.policy.scheduling.reclaim) == "guaranteed":
             yield Violation("S12", self.job, f"takes from {self._names()}, and is not inside its guarantee")
+        for giver in self.givers:
+            said_there = [known.reclaimed_for for known in case.lookup.path(giver.queue)]
+            if next((mode for mode in said_there if mode), "fair-share") == "guaranteed":
+                told = (
+                    f"takes from {giver.name} for its fair share, and reclaimedFor of queue {giver.queue} is guaranteed"
+                )
+                yield Violation("S12", self.job, told)
         for gpu_type, milli in self.gain.items():
             fair = self.claims._fair.of(gpu_type) if milli else None
             if fair is not None:

@@ -179,13 +179,14 @@ class _Evictions:
         if refusal:
             return refusal
         if victim.spec.queue == preemptor.spec.queue:
-            if mine.preemptible and mine.value == theirs.value and owner_of(victim.name) != victim.name:
+            if mine.preemptible and self.case.lookup.yields_inside(victim.spec.queue, victim, preemptor):
                 return ""
             if mine.preemptible and mine.value == theirs.value:
                 return gives_way(self.case.jobs[self.steps[victim.name].job], preemptor, self.case)
-            if not mine.preemptible or mine.value >= theirs.value:
-                return f"is not preemptible by {preemptor.name}: priority {mine.value} against {theirs.value}"
-            return ""
+            told = f"priority {mine.value} against {theirs.value}"
+            if mine.preemptible and mine.value < theirs.value:
+                told = f"preemptWithin of queue {victim.spec.queue} is never"
+            return f"is not preemptible by {preemptor.name}: {told}"
         if not mine.preemptible and not mine.may_borrow:
             return "is not preemptible"
         is_inside = self._inside(preemptor) or self._claims_from(victim, preemptor)
@@ -222,9 +223,9 @@ class _Evictions:
 
     def _by(self, victim: Job, preemptor: Job) -> str:
         if victim.spec.queue == preemptor.spec.queue:
-            is_part = owner_of(victim.name) != victim.name
-            is_turn = self._class(victim).value == self._class(preemptor).value and not is_part
-            return "turn" if is_turn else "preempt"
+            is_equal = self._class(victim).value == self._class(preemptor).value
+            by_value = not is_equal or self.case.lookup.yields_inside(victim.spec.queue, victim, preemptor)
+            return "preempt" if by_value else "turn"
         worst = self.host.towards(self.standing.towards(victim, preemptor), victim, preemptor)
         return "straddle" if worst == "straddles" else "reclaim"
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from solver.model.cluster import GpuType
+from solver.model.parts import owner_of
 from solver.model.workload import Job, QueueName
 from solver.policy.policy import Policy, PriorityClass, Queue
 from solver.policy.tree import QueueTree, QuotaLine
@@ -88,6 +89,20 @@ class PolicyIndex:
             if any(entry.shared and entry.gpu_type == gpu_type for entry in queue.quota):
                 return queue.name
         return None
+
+    def yields_inside(self, queue: str, victim: Job, preemptor: Job) -> bool:
+        """Whether a preemptible job of a queue leaves for one of the same queue that waits, by value, or by age."""
+        within = next((known.preempt_within for known in self.path(queue) if known.preempt_within), "lower-priority")
+        mine, theirs = self.class_of(victim) or _NO_CLASS, self.class_of(preemptor) or _NO_CLASS
+        if within == "never":
+            return False
+        if mine.value != theirs.value:
+            return mine.value < theirs.value
+        return owner_of(victim.name) != victim.name or self._is_newer(within, victim, preemptor)
+
+    @staticmethod
+    def _is_newer(within: str, victim: Job, preemptor: Job) -> bool:
+        return within == "lower-or-newer" and victim.submitted_at > preemptor.submitted_at
 
     def on_path(self, name: str) -> frozenset[QueueName]:
         """The names of a queue and of those above it."""

@@ -266,6 +266,7 @@ class PreemptionDecision:
                     straddling=self.tier != "fair" and not self.grows,
                     exceeds=preemptor.exceeds,
                     waited=preemptor.waited,
+                    fair=self.tier == "fair",
                 )
                 for branch in evictable.rules.branches(preemptor)
             ]

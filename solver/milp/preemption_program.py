@@ -211,7 +211,7 @@ class PreemptionProgram:
                 for line in self._lines(known.first.job.spec.queue, kind)
             )
         return all(
-            milli <= self._left_ahead(known.first.job.spec.queue, kind, known.preemptor.base_priority)
+            milli <= self._left_ahead(known.first.job.spec.queue, kind, self.seniority(known.preemptor))
             for kind, milli in option.charge.items()
         )
 
@@ -239,14 +239,18 @@ class PreemptionProgram:
             return 0
         return self._lower(queue, kind)
 
-    def _lower(self, queue: QueueName, kind: GpuType, priority: int | None = None) -> int:
-        """Milli-GPU of a queue's own work that may leave for jobs of a base priority; None: of any."""
+    def seniority(self, preemptor: PreemptorJob) -> tuple[int, int]:
+        """That of a preemptor in its queue."""
+        return self.attempts.evictable.rules.seniority(preemptor.job, preemptor.base_priority)
+
+    def _lower(self, queue: QueueName, kind: GpuType, seniority: tuple[int, int] | None = None) -> int:
+        """Milli-GPU of a queue's own work that may leave for jobs of a seniority; None: of any."""
         held = self.attempts.evictable.allocations
         if kind not in held.gpu_types:
             return 0
         column, lower = held.gpu_types.index(kind), np.zeros(len(held.holders), dtype=bool)
         for family in self.families:
-            if family.queue == queue and priority in (None, family.preemptor.base_priority):
+            if family.queue == queue and seniority in (None, self.seniority(family.preemptor)):
                 lower |= (family.means == PREEMPT) | (family.means == TURN)
         return int(held.charge[lower, column].sum())
 
@@ -453,39 +457,39 @@ class PreemptionProgram:
         """The most that a sum of columns could be."""
         return sum(factor * self.builder.most(column) for column, factor in terms.items())
 
-    def _left_ahead(self, queue: QueueName, kind: GpuType, priority: int) -> int:
+    def _left_ahead(self, queue: QueueName, kind: GpuType, seniority: tuple[int, int]) -> int:
         """What fits in the shares once all lower work of a queue stands behind it."""
-        lower = self._lower(queue, kind, priority)
+        lower = self._lower(queue, kind, seniority)
         return left_inside(self.attempts.headroom, self.tier, queue, kind, lower) if lower else 0
 
     def _rows_ahead(self) -> None:
-        """In each queue, what is served of a priority or more lies inside beside the work of that priority or more."""
+        """In each queue, what is served of a seniority or more lies inside beside the work of that seniority or more."""
         wanted = {
-            (served.queue, kind, served.job_class.preemptor.base_priority)
+            (served.queue, kind, self.seniority(served.job_class.preemptor))
             for served in self.served.values()
             if served.manner == "ahead" and not served.job_class.firm
             for kind in served.option.charge
         }
-        for queue, kind, priority in sorted(wanted):
+        for queue, kind, seniority in sorted(wanted):
             terms = {
                 column: float(served.option.charge.get(kind, 0))
                 for column, served in self.served.items()
-                if served.queue == queue and served.job_class.preemptor.base_priority >= priority
+                if served.queue == queue and self.seniority(served.job_class.preemptor) >= seniority
             }
-            left = float(self._left_ahead(queue, kind, priority))
-            ahead = {c: f for c, f in terms.items() if self._is_ahead_at(c, priority)}
+            left = float(self._left_ahead(queue, kind, seniority))
+            ahead = {c: f for c, f in terms.items() if self._is_ahead_at(c, seniority)}
             beyond = self.most_of(terms) - self.most_of(ahead) - left
             if beyond <= 0 or self.is_large:  # there a choice of its own costs branching
                 self.builder.at_most(terms, left)
                 continue
-            # Nothing of this priority stands ahead: then the others need not leave room for it.
+            # Nothing of this seniority stands ahead: then the others need not leave room for it.
             some = self.builder.column(1)
             self.builder.at_most({**ahead, some: -self.most_of(ahead)}, 0.0)
             self.builder.at_most({**terms, some: beyond}, left + beyond)
 
-    def _is_ahead_at(self, column: int, priority: int) -> bool:
+    def _is_ahead_at(self, column: int, seniority: tuple[int, int]) -> bool:
         served = self.served[column]
-        return served.manner == "ahead" and served.job_class.preemptor.base_priority == priority
+        return served.manner == "ahead" and self.seniority(served.job_class.preemptor) == seniority
 
     def _left_of_firm(self, line: QuotaLine) -> int:
         return max(0, self._share(line) - self.firm_used.get(line, 0))

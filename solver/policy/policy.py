@@ -41,6 +41,12 @@ Reclaim = Literal["guaranteed", "fair-share"]
 """For what a queue may take back borrowed work of others: demand inside its guarantee, or inside its fair share as well."""
 
 
+PreemptWithin = Literal["never", "lower-priority", "lower-or-newer"]
+"""Which running jobs leave for a waiting one of the same queue: none; those of lower value; those of its value, too, that were
+submitted later.
+"""
+
+
 class Quota(Document, frozen=True):
     """What a queue may hold of one GPU type.
 
@@ -119,12 +125,13 @@ class QueueAccess(Document, frozen=True):
 class Queue(Document, frozen=True):
     """One node of the quota tree. Jobs are submitted to leaves. `priority_classes` unset lets in any class.
 
-    `reclaim` and `reclaim_within` unset are what the queue above says, at the top the SchedulingPolicy.
-    `ordering` unset is that of the queue above; a root's is by priority, not strict.
-    `convergence` unset is what the queue above says, at the top the SchedulingPolicy. `host_quota`: what it may hold of CPU and
-    memory. `preempt_after`: how long its jobs wait before others leave for them, unless their class says so; unset: as the queue
-    above says, at the top not at all. `pools`: the only pools that its jobs, and those below it, may be on; unset: any that the
-    queue above may use.
+    `reclaim` and `reclaim_within` unset are what the queue above says, at the top the SchedulingPolicy. `ordering` unset is that
+    of the queue above; a root's is by priority, not strict. `convergence` unset is what the queue above says, at the top the
+    SchedulingPolicy. `host_quota`: what it may hold of CPU and memory. `preempt_after`: how long its jobs wait before others leave
+    for them, unless their class says so; unset: as the queue above says, at the top not at all. `preempt_within`: which jobs of
+    the queue leave for others of it; unset: as the queue above says, at the top those of lower value. `reclaimed_for`: for what
+    others take back what it holds above its guarantee; unset: as the queue above says, at the top for fair shares too. `pools`:
+    the only pools that its jobs, and those below it, may be on; unset: any that the queue above may use.
     """
 
     name: QueueName
@@ -142,6 +149,8 @@ class Queue(Document, frozen=True):
     host_quota: tuple[HostQuota, ...] = ()
     pools: tuple[str, ...] | None = None
     preempt_after: Duration | None = None
+    preempt_within: PreemptWithin | None = None
+    reclaimed_for: Reclaim | None = None
 
     def host_quota_for(self, resource: Resource) -> HostQuota | None:
         """The entry for CPU or memory, if there is one."""

@@ -99,7 +99,8 @@ class Preemptor:
     def serve(self, candidate: StartCandidate, tier: Tier) -> None:
         """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
         preemptor = self.preemptor(candidate, tier)
-        alike = (candidate.likeness, tier, preemptor.overdue, preemptor.past_budgets, preemptor.waited)
+        seniority = self.attempts.evictable.rules.seniority(candidate.job, preemptor.base_priority)
+        alike = (candidate.likeness, tier, preemptor.overdue, preemptor.past_budgets, preemptor.waited, seniority)
         if (candidate.inside_only and tier != "entitled" and preemptor.has_gpus) or self._unserved.fails_again(
             candidate, alike
         ):
@@ -373,7 +374,7 @@ class Preemptor:
             yield own
             return
         straddling = tier != "fair"
-        everybody = self.givers.everybody(preemptor, straddling=straddling)
+        everybody = self.givers.everybody(preemptor, straddling=straddling, fair=tier == "fair")
         if preemptor.exceeds:
             # What it asks for beyond its GPUs' share may come free with GPUs alone.
             yield self.givers.with_gpus(everybody)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from solver.model.arrays import Ints
 from solver.model.quantities import Duration, Instant
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
-from solver.model.workload import JobName, QueueName
-from solver.policy.policy import Policy
+from solver.model.workload import Job, JobName, QueueName
+from solver.policy.policy import Policy, PreemptWithin
 from solver.policy.precedence import Precedence
+from solver.policy.reclaim import preempts_within, reclaimed_for
 from solver.policy.tree import QueueTree
 from solver.quota.allocation_table import AllocationTable
 from solver.quota.borrowing import borrowing_of
@@ -42,7 +43,8 @@ class EvictionRules:
     queue and base priority, the place of that among those of the queue; `rank`: the same by holder. `host`: what is held of CPU
     and memory beyond what GPUs carry; `host_guarantees`: what is left of both for work without GPUs.
     `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these. `staying`: jobs that are not
-    to leave.
+    to leave. `within`: of queues in which not lower priority alone decides who leaves for whom, what does. `not_for_shares`: queues
+    whose work leaves for no fair share of others.
     """
 
     now: Instant
@@ -57,6 +59,8 @@ class EvictionRules:
     host_guarantees: HostGuarantees
     without: frozenset[str] = frozenset()
     staying: frozenset[JobName] = frozenset()
+    within: Mapping[QueueName, PreemptWithin] = field(default_factory=dict)
+    not_for_shares: frozenset[QueueName] = frozenset()
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
@@ -75,12 +79,19 @@ class EvictionRules:
         return cls(
             *(snapshot.time, shares.tree, allocations, standing, ranks, rank),
             *(restart_cost, precedence, host, host_guarantees),
+            within=_said_within(shares.tree),
+            not_for_shares=_not_for_shares(shares.tree),
         )
 
     @property
     def holders(self) -> tuple[Holder, ...]:
         """All of them, by number."""
         return self.allocations.holders
+
+    def seniority(self, job: Job, base_priority: int) -> tuple[int, int]:
+        """Who of a queue has others of it leave: those whose seniority is less."""
+        goes_by_age = self.within.get(job.spec.queue) == "lower-or-newer"
+        return base_priority, -int(job.submitted_at) if goes_by_age else 0
 
     def branches(self, preemptor: PreemptorJob) -> tuple[QueueName, ...]:
         """The queues on a preemptor's path, from its own up, beside which work of others may leave for it."""
@@ -115,6 +126,19 @@ class EvictionRules:
     def lost_gpu_s(self, holder: Holder) -> float:
         """What evicting it now throws away, in GPU-seconds."""
         return lost_gpu_s(holder, self.now, self.restart_cost)
+
+
+def _said_within(tree: QueueTree) -> dict[QueueName, PreemptWithin]:
+    if not any(queue.preempt_within for queue in tree.by_name.values()):
+        return {}
+    modes = {name: preempts_within(tree, name) for name in tree.by_name}
+    return {name: mode for name, mode in modes.items() if mode != "lower-priority"}
+
+
+def _not_for_shares(tree: QueueTree) -> frozenset[QueueName]:
+    if not any(queue.reclaimed_for for queue in tree.by_name.values()):
+        return frozenset()
+    return frozenset(name for name in tree.by_name if reclaimed_for(tree, name) == "guaranteed")
 
 
 def _ranks(allocations: AllocationTable) -> tuple[dict[tuple[QueueName, int], int], Ints]:

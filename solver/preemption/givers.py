@@ -101,8 +101,8 @@ class Givers:
             self._at_first[key] = self.own(preemptor).charges
         return self._at_first[key]
 
-    def everybody(self, preemptor: PreemptorJob, *, straddling: bool) -> VictimSet:
-        """Those of all other queues, too."""
+    def everybody(self, preemptor: PreemptorJob, *, straddling: bool, fair: bool = False) -> VictimSet:
+        """Those of all other queues, too; `fair`: that give something for fair shares."""
 
         def found() -> Ints:
             branches = self.evictable.rules.branches(preemptor)
@@ -115,12 +115,13 @@ class Givers:
                     exceeds=preemptor.exceeds,
                     has_gpus=preemptor.has_gpus,
                     waited=preemptor.waited,
+                    fair=fair,
                 )
                 for branch in branches
             ]
             return np.sort(np.concatenate([self.evictable.of_its_own(preemptor), *others]))
 
-        return self._left((self.evictable.likeness(preemptor), straddling), found)
+        return self._left((self.evictable.likeness(preemptor), straddling, fair), found)
 
     def own_inside_last(self, preemptor: PreemptorJob, *, straddling: bool) -> VictimSet:
         """Those of all other queues, and of the preemptor's own all that does not lie inside its queue's share."""

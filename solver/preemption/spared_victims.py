@@ -250,7 +250,8 @@ class SparedVictims:
         others = charges_of(victim for other in nominations if other is not known for victim in other.victims)
         before = QuotaHeadroom(self.shares.without(others.items()))
         losses = [(v.holder.job.spec.queue, v.holder.charge) for v in known.victims if v.means == "reclaim"]
-        is_lawful = all(victim.means != "straddle" for victim in known.victims)
+        not_for_shares = self.evictable.rules.not_for_shares
+        is_lawful = all(v.means != "straddle" and v.holder.job.spec.queue not in not_for_shares for v in known.victims)
         gain = known.start.charge
         return is_lawful and only_above_shares(before, queue, losses) and fairer(before, queue, gain, losses)
 

@@ -36,12 +36,12 @@ class ServedOrder(NamedTuple):
 class Shares:
     """Guarantees, max, use and fair shares of every queue, per GPU type, in milli-GPU.
 
-    `max` holds only lines that have one. `users`: what each single user may hold. `inside`: the part of the use
-    that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
-    nobody's way. `common`: what may be claimed of guarantees that queues share with those below them, and `inside_common` what is held
-    inside that; empty where none is shared. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
-    (quota/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that
-    go by cost. `lending`: what is kept back for its owners. `served`: who gets what can't be divided.
+    `max` holds only lines that have one. `users`: what each single user may hold. `inside`: the part of the use that lies inside
+    the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in nobody's way. `common`: what
+    may be claimed of guarantees that queues share with those below them, and `inside_common` what is held inside that; empty where
+    none is shared. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
+    (quota/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that go
+    by cost. `lending`: what is kept back for its owners. `served`: who gets what can't be divided.
     """
 
     tree: QueueTree

@@ -10,7 +10,6 @@ from solver.model.workload import QueueName
 from solver.policy.policy import Queue
 from solver.policy.tree import QueueTree, QuotaLine
 
-
 UNBOUNDED = 2**50
 """Milli-GPU: more than there ever are."""
 

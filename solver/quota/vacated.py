@@ -19,7 +19,7 @@ TIERS: tuple[Tier, ...] = ("entitled", "shared", "fair")
 """In the order in which they are served."""
 
 COUNTED: tuple[Tier, ...] = ("entitled", "fair")
-"""Those whose GPUs a round counts in layers of their own; what is claimed of a shared guarantee counts as far as it is a fair share."""
+"""Those whose GPUs a round counts in layers of their own; a claim of what is shared counts as far as it is a fair share."""
 
 
 def tiers_in(tree: QueueTree) -> tuple[Tier, ...]:

@@ -26,7 +26,7 @@ from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease, Outranked
 from solver.policy.harm import Means, Rule
-from solver.policy.policy import Policy
+from solver.policy.policy import Policy, Queue
 from solver.policy.tree import QuotaLine
 from solver.preemption.consolidation import Move
 from solver.preemption.new_nomination import NewNomination
@@ -182,11 +182,23 @@ class RoundExplanation:
                     continue
                 beside, means = _given_up_beside(known, carried), cast("Means", known.by)
                 shared = self._shared_with(to) if to.name in claims and means in ("reclaim", "straddle") else None
+                older = self._goes_by_age(known.job, to) if means == "preempt" else None
+                tree = self.decision.shares.tree
                 yield Yields(
                     *(name, queue, to.name, to.spec.queue, means, *gave, *beside),
                     shared_by=shared.queue if shared else None,
-                    origin=self.decision.shares.tree.origin_of(shared) if shared else "",
+                    origin=tree.origin_of(shared) if shared else older.origin if older else "",
+                    older=older is not None,
                 )
+
+    def _goes_by_age(self, job: Job, to: Job) -> Queue | None:
+        """What says that jobs of one value go by age, where one leaves for another of its queue and value that came first."""
+        tree, classes = self.decision.shares.tree, [self.policy.priority_class(one) for one in (job, to)]
+        above = (tree.by_name[name] for name in tree.path(job.spec.queue))
+        said = next((known for known in above if known.preempt_within is not None), None)
+        same = len({known.value for known in classes if known is not None}) == 1
+        by_age = said is not None and said.preempt_within == "lower-or-newer"
+        return said if by_age and same and to.submitted_at < job.submitted_at else None
 
     def _shared_with(self, job: Job) -> QuotaLine | None:
         """The guarantee that a job which was promised something shares with others."""

@@ -171,6 +171,8 @@ def may_take_for_share(book: Book, taker: Worker, leaving: frozenset[Part]) -> b
         return False
     if any(job.queue == taker.queue or not job.preemptible or book.is_protected(job) for job in jobs):
         return False
+    if any(job.queue in book.not_for_shares for job in jobs):
+        return False
     if any(book.standing(part, taker.queue) != "borrowed" for part in leaving):
         return False
     gone = book.added_up((book.jobs[part.job].queue, part.milli) for part in leaving)

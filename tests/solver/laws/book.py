@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, islice, product
@@ -121,6 +121,8 @@ class Book:
     reclaim_within: Mapping[str, int]
     restart_ms: int
     shared: frozenset[str] = frozenset()
+    within: Mapping[str, str] = field(default_factory=dict)
+    not_for_shares: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy) -> Book:
@@ -131,6 +133,8 @@ class Book:
         parent = {name: str(queue.parent) if queue.parent else None for name, queue in known.items()}
         reclaim = _nearest({name: queue.reclaim for name, queue in known.items()}, parent)
         within = _nearest({name: queue.reclaim_within for name, queue in known.items()}, parent)
+        within_queues = _nearest({name: queue.preempt_within for name, queue in known.items()}, parent)
+        for_what = _nearest({name: queue.reclaimed_for for name, queue in known.items()}, parent)
         delays = _nearest({name: queue.preempt_after for name, queue in known.items()}, parent)
         return cls(
             int(snapshot.time),
@@ -146,6 +150,8 @@ class Book:
             {name: int(nearest or scheduling.reclaim_within) for name, nearest in within.items()},
             int(scheduling.evictions.restart_cost),
             frozenset(name for name, entry in quota.items() if entry and entry.shared),
+            {name: mode or "lower-priority" for name, mode in within_queues.items()},
+            frozenset(name for name, mode in for_what.items() if mode == "guaranteed"),
         )
 
     # The tree.
@@ -360,14 +366,20 @@ class Book:
         return self.now < job.protected_until
 
     def lower(self, taker: Worker) -> list[Part]:
-        """What of its own queue yields to a job by value: lower jobs, and tasks beyond the minima of those that are no higher."""
+        """What of its own queue yields to a job by value: lower jobs, and tasks beyond the minima of those that are no higher; by
+        age also newer ones of its value, where the queue says so.
+        """
         return [
             part
             for job in self.running
-            if job.queue == taker.queue and job.preemptible
+            if job.queue == taker.queue and job.preemptible and self.within.get(job.queue) != "never"
             for part in job.parts
-            if job.value < taker.value or (part.number and job.value == taker.value)
+            if job.value < taker.value or (job.value == taker.value and (part.number or self.is_newer(job, taker)))
         ]
+
+    def is_newer(self, job: Worker, taker: Worker) -> bool:
+        """Whether a job came after another of its queue, in which the older goes before."""
+        return self.within.get(job.queue) == "lower-or-newer" and job.submitted > taker.submitted
 
     def has_room(self, job: Worker, milli: int, leaving: Iterable[Part] = ()) -> bool:
         """Whether no max on its path forbids so much more, once these have left."""

@@ -191,7 +191,7 @@ def _claims(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
     book, mine = held.book, held.leaving_for(taker.name)
     own = {part for part in mine if book.jobs[part.job].queue == taker.queue}
     for part in sorted(own):
-        problem = _own_problem(book.jobs[part.job], part, taker)
+        problem = _own_problem(book, book.jobs[part.job], part, taker)
         if problem:
             yield Finding(problem[0], number, f"{part.job} leaves for {taker.name}: {problem[1]}")
     others = sorted(mine - own)
@@ -210,12 +210,14 @@ def _claims(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
         yield from _fair_claims(held, taker, others, number)
 
 
-def _own_problem(job: Worker, part: Part, taker: Worker) -> tuple[str, str] | None:
+def _own_problem(book: Book, job: Worker, part: Part, taker: Worker) -> tuple[str, str] | None:
     if not job.preemptible:
         return "unlawful", "it is not preemptible"
     if job.value > taker.value:
         return "unlawful", f"its value is higher, {job.value} against {taker.value}"
-    if job.value == taker.value and not part.number:
+    if book.within.get(job.queue) == "never":
+        return "unlawful", f"in queue {job.queue} none leaves for another"
+    if job.value == taker.value and not part.number and not book.is_newer(job, taker):
         return "equal-claim", f"both are of value {job.value} in queue {job.queue}"
     return None
 
@@ -230,6 +232,10 @@ def _fair_claims(held: Round, taker: Worker, others: list[Part], number: int) ->
             "unlawful", number, f"{others[0].job} leaves for {taker.name}, whose queue takes back guarantees only"
         )
     for part in others:
+        if book.jobs[part.job].queue in book.not_for_shares:
+            yield Finding(
+                "unlawful", number, f"{part.job} leaves for {taker.name}, and its queue gives for guarantees only"
+            )
         levels = book.apart(book.jobs[part.job].queue, taker.queue)
         if all(any(one.used[n] <= fair[n] for n in levels) for fair in book.divisions for one in (book, after)):
             queue = book.jobs[part.job].queue
@@ -341,8 +347,10 @@ def _fewer_entitled(held: Round) -> Iterator[Finding]:
 
 def _stands_back(held: Round, job: Worker) -> bool:
     """Whether it waits beside a job of its queue that is served and could evict it."""
-    others = (held.book.jobs[name] for name in held.starts)
-    return job.name not in held.starts and any(one.queue == job.queue and one.value > job.value for one in others)
+    others = [held.book.jobs[name] for name in held.starts if held.book.jobs[name].queue == job.queue]
+    return job.name not in held.starts and any(
+        one.value > job.value or (one.value == job.value and held.book.is_newer(job, one)) for one in others
+    )
 
 
 # Several rounds.
