@@ -24,6 +24,8 @@ _CONTROLLER_KEY: Final = "controller_manager_config.yaml"
 _CLIQUES: Final = ("clique", "nvlink")
 """What labels of NVLink domains have in their names."""
 _NEVER: Final = "Never"
+_WITHIN: Final = {_NEVER: "never", "LowerOrNewerEqualPriority": "lower-or-newer"}
+"""What a ClusterQueue says of preemption inside it, as a queue says it; LowerPriority is what holds where nothing is said."""
 
 
 def kueue(source: ImportSource) -> Drawing:
@@ -78,7 +80,7 @@ class _Reading:
         self._weight(record, queue)
         self._order(record, queue)
         self._reclaim(record, alone=not cohort)
-        self._preemption(record)
+        self._preemption(record, queue)
         self._namespaces(record)
         if stop := record.text("spec", "stopPolicy"):
             queue.more["stopPolicy"] = stop
@@ -238,36 +240,19 @@ class _Reading:
             )
             self._say(record, reclaim, "changed", "guaranteed", note)
 
-    def _preemption(self, record: SourceRecord) -> None:
+    def _preemption(self, record: SourceRecord, queue: QueueDraft) -> None:
         borrow: Path = ("spec", "preemption", "borrowWithinCohort")
         if record.text(*borrow, "policy") in ("", _NEVER):
             self.account.carried(record, borrow, "", "no job evicts others for what it would borrow")
         else:
             self.account.dropped(record, borrow, "no job evicts others for what it would borrow: such a job waits")
         within: Path = ("spec", "preemption", "withinClusterQueue")
-        policy = record.text(*within) or _NEVER
-        if policy == "LowerPriority":
+        mode = _WITHIN.get(record.text(*within) or _NEVER)
+        if mode is None:
             self.account.carried(record, within, "PriorityClass value")
-        elif policy == _NEVER:
-            self._never_within(record, within)
         else:
-            note = "newer jobs of the same priority stay: only a lower value yields in its own queue"
-            self.account.changed(record, within, "PriorityClass value", note)
-
-    def _never_within(self, record: SourceRecord, within: Path) -> None:
-        if self._all_never():
-            note = "classes are preemptible: false with mayBorrow: only what was borrowed can be taken back"
-            self._say(record, within, "carried", "PriorityClass preemptible", note)
-        else:
-            note = (
-                "other ClusterQueues preempt within: classes stay preemptible, so a higher value evicts here too; give \
-this queue classes of its own (preemptible: false, mayBorrow: true) if it must not"
-            )
-            self._say(record, within, "asked", "PriorityClass preemptible", note)
-
-    def _all_never(self) -> bool:
-        found = [record.text("spec", "preemption", "withinClusterQueue") for record in self.of_kind["ClusterQueue"]]
-        return all(policy in ("", _NEVER) for policy in found)
+            queue.more["preemptWithin"] = mode
+            self._say(record, within, "carried", f"spec.preemptWithin: {mode}", "")
 
     def _say(self, record: SourceRecord, at: Path, outcome: ImportOutcome, target: str, note: str) -> None:
         """Of a field that is there, or of its default."""
@@ -393,8 +378,6 @@ this queue classes of its own (preemptible: false, mayBorrow: true) if it must n
             record.has("spec", "cohort") or record.has("spec", "cohortName") for record in self.of_kind["ClusterQueue"]
         ):
             fields["scope"] = "cluster"
-        if self._all_never() and self.of_kind["ClusterQueue"]:
-            fields |= {"preemptible": False, "mayBorrow": True}
         class_documents(self.drawing, classes, lambda _: fields)
 
     def _topologies(self) -> None:
