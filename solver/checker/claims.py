@@ -184,7 +184,9 @@ class _Claims:
             undone += [(giver.queue, *one) for giver in givers for one in giver.charge.items()]
             before = self.case.lookup.added_up(undone)
             before.update(self._used)
-            yield from _FairClaim(self, step.job, queue, gain, beyond, before, self._used).findings()
+            claim = _FairClaim(self, step.job, queue, gain, beyond, before, self._used)
+            if not claim.is_lawful_by_value:
+                yield from claim.findings()
 
     def _outside(self, ledger: InsideLedger, queue: QueueName, gain: Charge) -> set[QueueName]:
         """The queues on a path inside whose limits there is too little left."""
@@ -276,6 +278,33 @@ class _FairClaim:
     givers: Sequence[_Giver]
     before: Mapping[QuotaLine, int]
     after: Mapping[QuotaLine, int]
+
+    @property
+    def is_lawful_by_value(self) -> bool:
+        """Whether all that leaves is of a value that its queue takes back, and no more than queues hold above their fair shares."""
+        case, leaving = self.claims.case, Counter[QuotaLine]()
+        for giver in self.givers:
+            said = [known.reclaimed_for for known in case.lookup.path(giver.queue)]
+            not_for_shares = next((mode for mode in said if mode), "fair-share") == "guaranteed"
+            if not_for_shares or not case.lookup.yields_by_value(case.jobs[giver.name], case.jobs[self.job]):
+                return False
+            for name in self.claims._apart(giver.queue, self.queue):
+                leaving.update({QuotaLine(name, kind): milli for kind, milli in giver.charge.items() if milli})
+        for line, milli in leaving.items():
+            if self._takes_guarantees_back_alone(line.queue):
+                continue
+            fair = self.claims._fair.of(line.gpu_type)
+            if fair is not None and milli > max(self._held(line.gpu_type, line.queue)) - fair.get(line.queue, 0):
+                return False
+        return True
+
+    def _takes_guarantees_back_alone(self, name: QueueName) -> bool:
+        """Whether neither a queue nor any below it takes anything back for its fair share."""
+        case = self.claims.case
+        below = [known for known in case.policy.queues if name in case.lookup.on_path(known.name)]
+        modes = ([one.reclaim for one in case.lookup.path(known.name)] for known in below)
+        said = (next((mode for mode in found if mode), case.policy.scheduling.reclaim) for found in modes)
+        return all(mode == "guaranteed" for mode in said)
 
     def findings(self) -> Iterator[Violation]:
         """S12: it may take for its fair share, from queues above theirs alone, and the least served have more by it."""

@@ -190,7 +190,8 @@ class _Evictions:
         if not mine.preemptible and not mine.may_borrow:
             return "is not preemptible"
         is_inside = self._inside(preemptor) or self._claims_from(victim, preemptor)
-        if not is_inside and self._reclaim_mode(preemptor) == "guaranteed":
+        is_due = is_inside or self.case.lookup.yields_by_value(victim, preemptor)
+        if not is_due and self._reclaim_mode(preemptor) == "guaranteed":
             return f"is evicted for {preemptor.name}, which is not inside its guarantee"
         worst = self.host.towards(self.standing.towards(victim, preemptor), victim, preemptor)
         if worst == "inside":

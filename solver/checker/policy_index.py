@@ -90,6 +90,14 @@ class PolicyIndex:
                 return queue.name
         return None
 
+    def yields_by_value(self, victim: Job, preemptor: Job) -> bool:
+        """Whether what a job borrowed leaves for one of another queue that says below which value, and both values compare."""
+        said = (known.reclaim_below for known in self.path(preemptor.spec.queue))
+        below = next((value for value in said if value is not None), None)
+        mine, theirs = self.class_of(victim) or _NO_CLASS, self.class_of(preemptor) or _NO_CLASS
+        both = mine.scope == theirs.scope == "cluster"
+        return below is not None and both and mine.value < below and mine.value < theirs.value
+
     def yields_inside(self, queue: str, victim: Job, preemptor: Job) -> bool:
         """Whether a preemptible job of a queue leaves for one of the same queue that waits, by value, or by age."""
         within = next((known.preempt_within for known in self.path(queue) if known.preempt_within), "lower-priority")

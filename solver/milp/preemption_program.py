@@ -183,7 +183,7 @@ class PreemptionProgram:
         self._rows_of_lending()
         self._rows_of_users()
         self._rows_per_round()
-        if self.tier == "fair":
+        if self.tier in ("fair", "value"):
             self._rows_of_givers()
 
     def _columns_of(self, known: PreemptorClass, options: Iterable[Option], families: Iterable[int]) -> Iterator[int]:
@@ -511,12 +511,14 @@ class PreemptionProgram:
             defaultdict[tuple[QuotaLine, int], dict[int, float]](dict),
         )
         for (group, known), column in self.credits.items():
-            if not self._could_be_fairer(group, known):
+            if self.tier == "fair" and not self._could_be_fairer(group, known):
                 self.builder.at_most({column: 1.0}, 0.0)
                 continue
             for line in self._lines_apart(group, known):
+                if self.tier == "value" and line.queue in self.attempts.evictable.rules.for_guarantees:
+                    continue
                 given[line][column] = 1.0
-                if (group, known) in self.exceptions:
+                if self.tier == "fair" and (group, known) in self.exceptions:
                     size = self.attempts.evictable.allocations.leave[self.groups[group][0]]
                     ones[line, known][self.exceptions[group, known]] = float(size)
         for line, terms in given.items():

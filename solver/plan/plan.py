@@ -168,7 +168,8 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     Where it `keeps` some it is elastic, and goes on with them; else it waits again afterwards. `cpu`, `memory`: what a job gives
     up that gives up no GPUs. `exceeds`: of one that crosses a line, whether it holds more CPU or memory than its GPUs carry.
     `shared_by`: the queue inside whose guarantee `to` lies, which that shares with those below it; `origin`: where it says so, or
-    where the queue says that jobs of one value go by age; `older`: that `to` leaves it behind for that.
+    where the queue says that jobs of one value go by age; `older`: that `to` leaves it behind for that. `below`: the value
+    below which the queue of `to` takes back what others borrowed.
     """
 
     job: JobName
@@ -185,6 +186,7 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     shared_by: QueueName | None = None
     origin: str = ""
     older: bool = False
+    below: int | None = None
 
     def __str__(self) -> str:
         by = ", by GPUs or by more CPU or memory than they carry" if self.exceeds else ""
@@ -192,6 +194,8 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
         stays = f"job {self.to} stays inside that of {self.to_queue}"
         takes, where = f"queue {self.to_queue} takes back its share", f" ({self.origin})" if self.origin else ""
         first = f"is of the same value and was submitted first; preemptWithin{where} is lower-or-newer"
+        if self.below is not None:
+            takes = f"job {self.to} is of a higher value; reclaimBelow of queue {self.to_queue}{where} is {self.below}"
         if self.shared_by is not None:
             takes = f"queue {self.to_queue} takes back what queue {self.shared_by} shares{where}"
             stays = f"job {self.to} stays inside what queue {self.shared_by} shares with {self.to_queue}{where}"

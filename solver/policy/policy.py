@@ -130,8 +130,10 @@ class Queue(Document, frozen=True):
     SchedulingPolicy. `host_quota`: what it may hold of CPU and memory. `preempt_after`: how long its jobs wait before others leave
     for them, unless their class says so; unset: as the queue above says, at the top not at all. `preempt_within`: which jobs of
     the queue leave for others of it; unset: as the queue above says, at the top those of lower value. `reclaimed_for`: for what
-    others take back what it holds above its guarantee; unset: as the queue above says, at the top for fair shares too. `pools`:
-    the only pools that its jobs, and those below it, may be on; unset: any that the queue above may use.
+    others take back what it holds above its guarantee; unset: as the queue above says, at the top for fair shares too.
+    `reclaim_below`: its jobs take what others hold above their fair shares, where that is of a value below this and below theirs;
+    unset: as the queue above says, at the top nothing. `pools`: the only pools that its jobs, and those below it, may be on;
+    unset: any that the queue above may use.
     """
 
     name: QueueName
@@ -151,6 +153,7 @@ class Queue(Document, frozen=True):
     preempt_after: Duration | None = None
     preempt_within: PreemptWithin | None = None
     reclaimed_for: Reclaim | None = None
+    reclaim_below: int | None = None
 
     def host_quota_for(self, resource: Resource) -> HostQuota | None:
         """The entry for CPU or memory, if there is one."""

@@ -38,6 +38,16 @@ def reclaimed_for(tree: QueueTree, queue: QueueName) -> Reclaim:
     return next((mode for mode in said if mode), "fair-share")
 
 
+def reclaims_below(tree: QueueTree, queue: QueueName, known: PriorityClass | None) -> int | None:
+    """Below which value work that others borrowed leaves for a job of a queue and class, beyond fair shares; None: none does.
+
+    Values of scope `cluster` alone compare across queues.
+    """
+    said = (tree.by_name[name].reclaim_below for name in tree.path(queue))
+    below = next((value for value in said if value is not None), None)
+    return min(below, known.value) if below is not None and known is not None and known.scope == "cluster" else None
+
+
 def has_it_wait(policy: Policy, tree: QueueTree, job: Job) -> PriorityClass | Queue | None:
     """What says how long a job waits before others leave for it: its class, else the nearest queue; None: it need not wait."""
     if not policy.delays_preemption:

@@ -77,6 +77,11 @@ class QueueTree:
         """Whether any queue shares a guarantee with those below it."""
         return any(entry.shared for queue in self.by_name.values() for entry in queue.quota)
 
+    @cached_property
+    def reclaims_by_value(self) -> bool:
+        """Whether any queue takes back what others borrowed by its value."""
+        return any(queue.reclaim_below is not None for queue in self.by_name.values())
+
     def sharing(self, line: QuotaLine) -> QuotaLine | None:
         """The line above one whose guarantee the queues below it share; of several the highest."""
         if line not in self._sharing:

@@ -206,7 +206,7 @@ class EvictionCandidates:
         turn = preemptor.job.name if self._takes_turn(preemptor) else None
         claims = preemptor.overdue, preemptor.past_budgets, preemptor.exceeds, preemptor.has_gpus, preemptor.waited
         seniority = self.rules.seniority(preemptor.job, preemptor.base_priority)
-        return preemptor.job.spec.queue, seniority, claims, preemptor.claims_from, turn
+        return preemptor.job.spec.queue, seniority, claims, preemptor.claims_from, preemptor.below, turn
 
     def _takes_turn(self, preemptor: PreemptorJob) -> bool:
         return preemptor.job.name in self.rules.precedence.in_turn
@@ -240,6 +240,7 @@ class EvictionCandidates:
         has_gpus: bool = True,
         waited: bool = True,
         fair: bool = False,
+        value_below: int | None = None,
     ) -> Ints:
         """Work of other queues: of those below the parent of a branch on the preemptor's path, but not in it.
 
@@ -247,9 +248,10 @@ class EvictionCandidates:
         `straddling` False: nobody who is in part inside a guarantee. `exceeds`: the preemptor asks for more CPU or memory than its
         GPUs carry; then it takes nothing from jobs that hold more than theirs carry, and are inside their guarantees by GPUs.
         `has_gpus` False: the preemptor has no GPUs, so nobody leaves for it that has some. `waited` False: it has not waited for
-        long enough yet. `fair`: it takes for its fair share.
+        long enough yet. `fair`: it takes for its fair share, or by its value.
+        `value_below`: of that, work of a lower value of scope `cluster`.
         """
-        key = (branch, overdue, past_budgets, straddling, exceeds, has_gpus, waited, fair)
+        key = (branch, overdue, past_budgets, straddling, exceeds, has_gpus, waited, fair, value_below)
         if key not in self._known:
             path, below = self.rules.tree.path(branch), self.allocations.below
             around = below[path[1]] if len(path) > 1 else slice(0, len(self.allocations.holders))
@@ -259,6 +261,9 @@ class EvictionCandidates:
             may = (self._evictable & self._free(overdue=overdue, past_budgets=past_budgets, waited=waited))[numbers]
             if fair:
                 may &= ~self._kept_from_shares()[numbers]
+            if value_below is not None:
+                compares = (self.allocations.holders[n].priority_class.scope == "cluster" for n in numbers.tolist())
+                may &= (self._priority[numbers] < value_below) & np.fromiter(compares, dtype=bool, count=len(numbers))
             numbers = numbers[may & (has_gpus | self.rules.host.alone[numbers])]
             standing = self._standing[numbers, len(path) - 1] if len(numbers) else numbers
             found = [self._place[RECLAIM, numbers[standing == BORROWED]]]

@@ -14,7 +14,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName
 from solver.policy.policy import Policy, PreemptWithin
 from solver.policy.precedence import Precedence
-from solver.policy.reclaim import preempts_within, reclaimed_for
+from solver.policy.reclaim import may_reclaim_fair_share, preempts_within, reclaimed_for
 from solver.policy.tree import QueueTree
 from solver.quota.allocation_table import AllocationTable
 from solver.quota.borrowing import borrowing_of
@@ -44,7 +44,7 @@ class EvictionRules:
     and memory beyond what GPUs carry; `host_guarantees`: what is left of both for work without GPUs.
     `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these. `staying`: jobs that are not
     to leave. `within`: of queues in which not lower priority alone decides who leaves for whom, what does. `not_for_shares`: queues
-    whose work leaves for no fair share of others.
+    whose work leaves for no fair share of others. `for_guarantees`: queues that take nothing back for fair shares, nor any below.
     """
 
     now: Instant
@@ -61,6 +61,7 @@ class EvictionRules:
     staying: frozenset[JobName] = frozenset()
     within: Mapping[QueueName, PreemptWithin] = field(default_factory=dict)
     not_for_shares: frozenset[QueueName] = frozenset()
+    for_guarantees: frozenset[QueueName] = frozenset()
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
@@ -81,6 +82,7 @@ class EvictionRules:
             *(restart_cost, precedence, host, host_guarantees),
             within=_said_within(shares.tree),
             not_for_shares=_not_for_shares(shares.tree),
+            for_guarantees=_for_guarantees(policy, shares.tree),
         )
 
     @property
@@ -139,6 +141,14 @@ def _not_for_shares(tree: QueueTree) -> frozenset[QueueName]:
     if not any(queue.reclaimed_for for queue in tree.by_name.values()):
         return frozenset()
     return frozenset(name for name in tree.by_name if reclaimed_for(tree, name) == "guaranteed")
+
+
+def _for_guarantees(policy: Policy, tree: QueueTree) -> frozenset[QueueName]:
+    """What such queues give up to higher values they do not take back."""
+    if not tree.reclaims_by_value:
+        return frozenset()
+    others = {name for name in tree.by_name if may_reclaim_fair_share(policy, tree, name)}
+    return frozenset(tree.by_name) - {above for name in others for above in tree.path(name)}
 
 
 def _ranks(allocations: AllocationTable) -> tuple[dict[tuple[QueueName, int], int], Ints]:

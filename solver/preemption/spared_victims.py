@@ -234,6 +234,8 @@ class SparedVictims:
             return True
         if not known.victims and not known.moves:
             return not start.inside_only
+        if known.tier == "value":
+            return True
         if known.tier == "shared" and lines_of(headroom, "shared").holds(start.queue, start.charge):
             return True
         is_fair = headroom.fair.holds(start.queue, start.charge)

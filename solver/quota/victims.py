@@ -156,7 +156,7 @@ class PreemptorJob:
     `exceeds`: it asks for more CPU or memory than its GPUs carry. `has_gpus`: it asks for some. `past_budgets`: no
     PodDisruptionBudget may delay its guarantee any longer. `waited`: for as long as it has to before others leave for it.
     `claims_from`: the queue whose guarantee it claims, which that shares with those below it: nobody below that queue leaves for
-    the claim but work of its own queue.
+    the claim but work of its own queue. `below`: it takes, by its value, work of a lower one.
     """
 
     job: Job
@@ -167,6 +167,7 @@ class PreemptorJob:
     past_budgets: bool = False
     waited: bool = True
     claims_from: QueueName | None = None
+    below: int | None = None
 
     @property
     def patient(self) -> PreemptorJob:

@@ -166,7 +166,7 @@ class RoundExplanation:
 
     def _leaving(self) -> Iterator[Verdict]:
         preemptors = {promise.job.name: promise.job for promise in self.decision.promises}
-        claims = {promise.job.name for promise in self.decision.promises if promise.tier == "shared"}
+        tiers = {promise.job.name: promise.tier for promise in self.decision.promises}
         grow = {owner_of(promise.job.name) for promise in self.decision.growth_promises}
         preemptors |= {job.name: job for job in self.snapshot.jobs if job.name in grow}
         moves, crosses = self._moves(), any(known.by == "straddle" for known in self.leaving)
@@ -181,15 +181,27 @@ class RoundExplanation:
                     yield _moving(moves[name], to)
                     continue
                 beside, means = _given_up_beside(known, carried), cast("Means", known.by)
-                shared = self._shared_with(to) if to.name in claims and means in ("reclaim", "straddle") else None
+                shared = (
+                    self._shared_with(to)
+                    if tiers.get(to.name) == "shared" and means in ("reclaim", "straddle")
+                    else None
+                )
                 older = self._goes_by_age(known.job, to) if means == "preempt" else None
                 tree = self.decision.shares.tree
+                by_value = self._reclaims(to) if tiers.get(to.name) == "value" else None
                 yield Yields(
                     *(name, queue, to.name, to.spec.queue, means, *gave, *beside),
                     shared_by=shared.queue if shared else None,
-                    origin=tree.origin_of(shared) if shared else older.origin if older else "",
+                    origin=tree.origin_of(shared) if shared else said.origin if (said := older or by_value) else "",
                     older=older is not None,
+                    below=by_value.reclaim_below if by_value else None,
                 )
+
+    def _reclaims(self, job: Job) -> Queue | None:
+        """What says below which value others' borrowed work leaves for a job."""
+        tree = self.decision.shares.tree
+        above = (tree.by_name[name] for name in tree.path(job.spec.queue))
+        return next((known for known in above if known.reclaim_below is not None), None)
 
     def _goes_by_age(self, job: Job, to: Job) -> Queue | None:
         """What says that jobs of one value go by age, where one leaves for another of its queue and value that came first."""

@@ -35,7 +35,7 @@ from solver.placement.starts import JobStart, layer_names, layer_values
 from solver.placement.strain import strain_of
 from solver.plan.plan import Certificate
 from solver.policy.policy import Policy
-from solver.policy.reclaim import preempts_from
+from solver.policy.reclaim import preempts_from, reclaims_below
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import ConsolidationSearch
@@ -52,7 +52,7 @@ from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, QuotaHeadroom, Shares, charge_of_tasks
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import UserRoom
-from solver.quota.vacated import COUNTED, Tier, lines_of, tiers_in
+from solver.quota.vacated import COUNTED, GUARANTEED, Tier, lines_of, tiers_in
 from solver.round.compaction import compacted
 from solver.round.growing_gangs import awaited_types, fit_beside, in_gangs, kept_to_domains, missing_tasks, with_domains
 from solver.round.unneeded_evictions import spared
@@ -179,7 +179,7 @@ class RoundState:
         room, answer = self.room, self.answer()
         for tier in tiers_in(self.shares.tree):
             if len(answer.starts) < len(self.waiting) and self.evict_for(tier, answer):
-                if tier != "fair":
+                if tier in GUARANTEED:
                     self._grow_settled()
                 self.ask()
                 answer = self.answer()
@@ -244,7 +244,7 @@ class RoundState:
         # Work that is not preemptible starts inside its guarantee where the answer sees it beyond.
         ahead = {name for name in _names_of(making.starts) if name in making.displacing}
         # What starts beyond its own queue's guarantee is no layer of the answer.
-        claimed = _names_of(making.starts) if tier == "shared" else frozenset[JobName]()
+        claimed = _names_of(making.starts) if tier not in COUNTED else frozenset[JobName]()
         is_new = bool(making.promises) or not by_program | ahead | claimed <= started
         if is_new:
             self._settle(making)
@@ -387,12 +387,17 @@ class RoundState:
         making, first = self._making_room(), self.confirmed
         if tier == "shared":
             first |= _names_of(self._inside(answer.starts, "entitled"))
+        if tier == "value":
+            first |= _names_of(answer.starts)
         self._keep(making, [start for start in answer.starts if start.candidate.job.name in first])
         return making
 
     def _may_claim(self, candidate: StartCandidate, tier: Tier) -> bool:
         """Whether it asks for anything in a tier: for what is shared only below a queue that shares it."""
         tree, queue = self.shares.tree, candidate.job.spec.queue
+        if tier == "value":
+            known = self.ground.policy.priority_class(candidate.job)
+            return reclaims_below(tree, queue, known) is not None
         kinds = {kind for option in candidate.options for kind in option.charge} if tier == "shared" else set[GpuType]()
         return tier != "shared" or any(tree.sharing(QuotaLine(queue, kind)) is not None for kind in kinds)
 

@@ -123,6 +123,7 @@ class Book:
     shared: frozenset[str] = frozenset()
     within: Mapping[str, str] = field(default_factory=dict)
     not_for_shares: frozenset[str] = frozenset()
+    below_value: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy) -> Book:
@@ -134,6 +135,7 @@ class Book:
         reclaim = _nearest({name: queue.reclaim for name, queue in known.items()}, parent)
         within = _nearest({name: queue.reclaim_within for name, queue in known.items()}, parent)
         within_queues = _nearest({name: queue.preempt_within for name, queue in known.items()}, parent)
+        belows = _nearest({name: queue.reclaim_below for name, queue in known.items()}, parent)
         for_what = _nearest({name: queue.reclaimed_for for name, queue in known.items()}, parent)
         delays = _nearest({name: queue.preempt_after for name, queue in known.items()}, parent)
         return cls(
@@ -152,6 +154,7 @@ class Book:
             frozenset(name for name, entry in quota.items() if entry and entry.shared),
             {name: mode or "lower-priority" for name, mode in within_queues.items()},
             frozenset(name for name, mode in for_what.items() if mode == "guaranteed"),
+            {name: value for name, value in belows.items() if value is not None},
         )
 
     # The tree.
@@ -352,6 +355,16 @@ class Book:
         return min(found, key=STANDINGS.index, default="borrowed")
 
     # Rights.
+
+    def yields_by_value(self, part: Part, taker: Worker) -> bool:
+        """Whether what a job borrowed is of a value that the taker's queue takes back; of queues that say nothing of shares. All
+        values compare in worlds where any queue says so.
+        """
+        job = self.jobs[part.job]
+        below = self.below_value.get(taker.queue)
+        if below is None or job.queue in self.not_for_shares or self.standing(part, taker.queue) != "borrowed":
+            return False
+        return job.value < min(below, taker.value)
 
     def is_overdue(self, job: Worker) -> bool:
         """It has waited for so long that nothing may delay its guarantee."""

@@ -206,7 +206,7 @@ def _claims(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
             where = "lies inside a guarantee" if standing == "inside" else "crosses a guarantee's line"
             text = f"{job.name} of {job.queue} {where} towards {taker.queue}, and leaves for {taker.name}"
             yield Finding("unlawful", number, text)
-    if others and not inside:
+    if others and not inside and not all(book.yields_by_value(part, taker) for part in others):
         yield from _fair_claims(held, taker, others, number)
 
 

@@ -13,9 +13,11 @@ import pytest
 
 from solver.checker.check import violations
 from solver.milp.highs import optimise
+from solver.model.quantities import MilliGpu
+from solver.model.snapshot import snapshot_of
 from solver.plan.plan import Evict, Plan, Shrink, Waits, Yields
 from solver.plan.reasons import Protected
-from solver.policy.policy import Policy, PreemptWithin, Reclaim
+from solver.policy.policy import Policy, PreemptWithin, Queue, Quota, Reclaim
 from solver.round.solve import solve
 from tests.solver.laws.book import Book
 from tests.solver.laws.generator import drawn
@@ -24,7 +26,10 @@ from tests.solver.laws.loop import Decide
 from tests.solver.laws.test_laws import more_than
 from tests.solver.laws.worlds import World, world_of
 
-KNOWN: tuple[dict[str, int], dict[str, int]] = ({}, {})
+KNOWN: tuple[dict[str, int], dict[str, int]] = (
+    {"in-vain": 2, "not-least-harm": 1},
+    {"in-vain": 1, "needless": 3, "not-least-harm": 3},
+)
 """Kinds of findings, and in how many worlds the judge has them: of 150 by the program, of 60 by search."""
 
 
@@ -46,6 +51,28 @@ def mixed(number: int) -> World:
         for queue in policy.queues
     )
     return World(snapshot, msgspec.structs.replace(policy, queues=queues))
+
+
+def by_value(number: int) -> World:
+    """A random tiny world some of whose queues take back what others borrowed by its value; all values compare."""
+    random, (snapshot, policy) = Random(number), drawn(number, seed=3)
+    queues = tuple(
+        msgspec.structs.replace(queue, reclaim_below=random.choice((None, 0, 1, 3)), quota=_halved(queue, random))
+        for queue in policy.queues
+    )
+    classes = tuple(msgspec.structs.replace(known, scope="cluster") for known in policy.priority_classes)
+    reclaim: Reclaim = "guaranteed" if random.random() < 0.7 else "fair-share"
+    scheduling = msgspec.structs.replace(policy.scheduling, reclaim=reclaim)
+    policy = msgspec.structs.replace(policy, queues=queues, priority_classes=classes, scheduling=scheduling)
+    fixed = {known.name for known in classes if not known.preemptible}
+    jobs = [job for job in snapshot.jobs if job.spec.priority_class not in fixed]
+    return World(snapshot_of(snapshot.time, snapshot.nodes, jobs), policy)
+
+
+def _halved(queue: Queue, random: Random) -> tuple[Quota, ...]:
+    """Its quota, of which it is guaranteed nothing any more in most cases: then there is more to borrow."""
+    keeps = random.random() < 0.3
+    return queue.quota if keeps else tuple(msgspec.structs.replace(q, guaranteed=MilliGpu(0)) for q in queue.quota)
 
 
 def means(plan: Plan) -> set[tuple[str, str]]:
