@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from reconciler.importers.account import ImportOutcome
 from reconciler.importers.classes import class_documents
-from reconciler.importers.draft import HOST_RESOURCES, QueueDraft, QuotaDraft
+from reconciler.importers.draft import HOST_RESOURCES, QueueDraft, QuotaDraft, ranked_values
 from reconciler.importers.gpu_types import GPU_RESOURCES, MIG_RESOURCES
 from reconciler.importers.inventory import HOSTNAME, Tree, topology_document
 from reconciler.importers.kueue_rules import CLUSTER_QUEUE, CONTROLLER, FLAVOR, LOCAL_QUEUE
@@ -24,6 +24,8 @@ _CONTROLLER_KEY: Final = "controller_manager_config.yaml"
 _CLIQUES: Final = ("clique", "nvlink")
 """What labels of NVLink domains have in their names."""
 _NEVER: Final = "Never"
+_ABOVE_ALL: Final = 1_000_001
+"""No class has so large a value."""
 _WITHIN: Final = {_NEVER: "never", "LowerOrNewerEqualPriority": "lower-or-newer"}
 """What a ClusterQueue says of preemption inside it, as a queue says it; LowerPriority is what holds where nothing is said."""
 
@@ -245,7 +247,9 @@ class _Reading:
         if record.text(*borrow, "policy") in ("", _NEVER):
             self.account.carried(record, borrow, "", "no job evicts others for what it would borrow")
         else:
-            self.account.dropped(record, borrow, "no job evicts others for what it would borrow: such a job waits")
+            queue.more["reclaimBelow"] = self._value_above(record.get(*borrow, "maxPriorityThreshold"))
+            note = "a queue that takes back for fair shares itself keeps its fair share"
+            self.account.carried(record, borrow, f"spec.reclaimBelow: {queue.more['reclaimBelow']}", note)
         within: Path = ("spec", "preemption", "withinClusterQueue")
         mode = _WITHIN.get(record.text(*within) or _NEVER)
         if mode is None:
@@ -253,6 +257,17 @@ class _Reading:
         else:
             queue.more["preemptWithin"] = mode
             self._say(record, within, "carried", f"spec.preemptWithin: {mode}", "")
+
+    def _value_above(self, threshold: object) -> int:
+        """The value below which a threshold of priority is: there work of the threshold itself leaves as well, without one all."""
+        if not isinstance(threshold, int):
+            return _ABOVE_ALL
+        classes = [*self.of_kind["WorkloadPriorityClass"], *self.of_kind["PriorityClass"]]
+        values = [value for record in classes if isinstance(value := record.get("value"), int)]
+        ranks = ranked_values(values)
+        if all(value == rank for value, rank in ranks.items()):
+            return max(-_ABOVE_ALL + 1, min(threshold + 1, _ABOVE_ALL))
+        return max((rank for value, rank in ranks.items() if value <= threshold), default=0) + 1
 
     def _say(self, record: SourceRecord, at: Path, outcome: ImportOutcome, target: str, note: str) -> None:
         """Of a field that is there, or of its default."""

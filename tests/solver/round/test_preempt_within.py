@@ -17,7 +17,7 @@ from solver.model.quantities import MilliGpu
 from solver.model.snapshot import snapshot_of
 from solver.plan.plan import Evict, Plan, Shrink, Waits, Yields
 from solver.plan.reasons import Protected
-from solver.policy.policy import Policy, PreemptWithin, Queue, Quota, Reclaim
+from solver.policy.policy import Policy, PreemptWithin, Queue, Quota, Reclaim, Scope
 from solver.round.solve import solve
 from tests.solver.laws.book import Book
 from tests.solver.laws.generator import drawn
@@ -28,9 +28,12 @@ from tests.solver.laws.worlds import World, world_of
 
 KNOWN: tuple[dict[str, int], dict[str, int]] = (
     {"in-vain": 2, "not-least-harm": 1},
-    {"in-vain": 1, "needless": 3, "not-least-harm": 3},
+    {"in-vain": 1, "needless": 3, "not-least-harm": 1, "fewer-entitled": 1},
 )
 """Kinds of findings, and in how many worlds the judge has them: of 150 by the program, of 60 by search."""
+
+BY_VALUE: tuple[dict[str, int], dict[str, int]] = ({}, {})
+"""The same where work leaves by value: of 90, and of 60."""
 
 
 def saying(policy: Policy, within: PreemptWithin | None = None, reclaimed_for: Reclaim | None = None) -> Policy:
@@ -202,3 +205,85 @@ def test_for_what_borrowed_work_leaves(optimiser: object) -> None:
         assert [(one.by, one.queue) for one in reasons(plan)] == [("reclaimedFor", "b")] * (not leaves)
         taken = msgspec.structs.replace(solve(snapshot, policy, optimise), policy=said.digest)
         assert ("S12" in {known.rule for known in violations(snapshot, said, taken)}) == (not leaves)
+
+
+VALUE = "nodes n1=8; rules reclaim=guaranteed; class low 1; class high 5; queue a 0; queue b 0; run b1 b 8@n1 for 60m low; wait a1 a 8 for 5m high"
+
+
+@pytest.mark.parametrize(
+    ("text", "below", "scope", "leaves"),
+    [
+        (VALUE, 2, "cluster", True),
+        (VALUE, None, "cluster", False),
+        (VALUE, 1, "cluster", False),
+        (VALUE, 2, "queue", False),
+        (VALUE.replace("low; wait", "high; wait"), 9, "cluster", False),
+        (VALUE.replace("queue b 0", "queue b 8"), 2, "cluster", False),
+        (VALUE.replace("reclaim=guaranteed", "reclaim=fair-share"), 2, "cluster", False),
+    ],
+    ids=[
+        "below",
+        "says nothing",
+        "not below",
+        "values of a queue",
+        "not lower",
+        "not borrowed",
+        "keeps its fair share",
+    ],
+)
+@pytest.mark.parametrize("optimiser", [optimise, None], ids=["program", "search"])
+def test_what_others_borrowed_leaves_by_its_value(
+    text: str, below: int | None, scope: Scope, leaves: bool, optimiser: object
+) -> None:
+    def with_value(known: Policy) -> Policy:
+        queues = tuple(msgspec.structs.replace(q, reclaim_below=below if q.name == "a" else None) for q in known.queues)
+        classes = tuple(msgspec.structs.replace(one, scope=scope) for one in known.priority_classes)
+        return msgspec.structs.replace(known, queues=queues, priority_classes=classes)
+
+    snapshot, policy = world_of(text)
+    said = with_value(policy)
+    plan = solve(snapshot, said, optimiser)  # type: ignore[arg-type]
+    assert violations(snapshot, said, plan) == ()
+    assert bool(means(plan)) == leaves
+    # The checker judges by itself: the same is taken for a guarantee.
+    owned = world_of(text.replace("queue a 0", "queue a 8").replace("queue b 8", "queue b 0"))
+    taken = msgspec.structs.replace(solve(*owned, optimise), policy=said.digest)
+    assert means(taken) == {("b1", "reclaim")}
+    assert (violations(snapshot, said, taken) == ()) == leaves
+
+
+@pytest.mark.parametrize(
+    ("worlds", "optimiser"),
+    [
+        (range(8), optimise),
+        (range(8), None),
+        pytest.param(range(8, 400), optimise, marks=pytest.mark.long),
+        pytest.param(range(8, 400), None, marks=pytest.mark.long),
+    ],
+    ids=["8", "8 by search", "400", "400 by search"],
+)
+def test_the_checker_finds_nothing_where_work_leaves_by_value(worlds: range, optimiser: object) -> None:
+    for number in worlds:
+        world = by_value(number)
+        assert violations(*world, solve(*world, optimiser)) == (), number  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("worlds", "decide"),
+    [
+        pytest.param(range(90), production, marks=pytest.mark.long),
+        pytest.param(range(60), greedy, marks=pytest.mark.long),
+    ],
+    ids=["90", "60 by search"],
+)
+def test_no_law_is_broken_where_work_leaves_by_value(
+    worlds: range, decide: Decide, record_property: Callable[[str, object], None]
+) -> None:
+    """Among them that nobody is evicted twice, and that the world comes to rest."""
+    found = Counter[str]()
+    for number in worlds:
+        found.update({finding.kind for finding in judged(by_value(number), decide)[1]})
+    record_property(
+        "figure", f"of {len(worlds)} tiny worlds in which work leaves by value: {dict(sorted(found.items()))}"
+    )
+    assert more_than(BY_VALUE[decide is greedy], found) == {}
