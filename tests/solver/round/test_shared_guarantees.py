@@ -95,7 +95,7 @@ def claims(world: World, plan: Plan) -> list[str]:
 
 @pytest.mark.parametrize("optimiser", [optimise, None], ids=["program", "search"])
 def test_a_queue_with_none_below_it_has_nobody_to_share_with(optimiser: object) -> None:
-    for number in range(6):
+    for number in range(3):
         snapshot, policy = drawn(number)
         parents = {queue.parent for queue in policy.queues}
         leaves = [queue.name for queue in policy.queues if queue.name not in parents]
@@ -107,12 +107,12 @@ def test_a_queue_with_none_below_it_has_nobody_to_share_with(optimiser: object) 
 @pytest.mark.parametrize(
     ("worlds", "optimiser", "least"),
     [
-        (range(16), optimise, 1),
-        (range(16), None, 1),
-        pytest.param(range(16, 400), optimise, 20, marks=pytest.mark.long),
-        pytest.param(range(16, 400), None, 20, marks=pytest.mark.long),
+        (range(6), optimise, 1),
+        (range(6), None, 1),
+        pytest.param(range(6, 400), optimise, 20, marks=pytest.mark.long),
+        pytest.param(range(6, 400), None, 20, marks=pytest.mark.long),
     ],
-    ids=["16", "16 by search", "400", "400 by search"],
+    ids=["6", "6 by search", "400", "400 by search"],
 )
 def test_what_is_shared_is_claimed_and_the_checker_finds_nothing(worlds: range, optimiser: object, least: int) -> None:
     claimed = worse = 0
