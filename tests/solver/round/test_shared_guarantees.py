@@ -184,3 +184,11 @@ def test_the_checker_knows_what_is_shared(queues: str, jobs: str, lawful: bool) 
     assert (found == ()) == lawful, found
     decided = solve(snapshot, policy, optimise)
     assert any(isinstance(step, Evict) for step in decided.steps) == lawful
+
+
+def test_from_a_sibling_a_fair_share_is_claimed_and_no_more() -> None:
+    queues = "queue org shared 8; queue a in org 0; queue s in org 0"
+    snapshot, policy = world_of(f"nodes n1=8; {queues}; {TAKES}")
+    granted = world_of(f"nodes n1=8; queue a 8; queue s 0; {TAKES}")
+    plan = msgspec.structs.replace(solve(*granted, optimise), policy=policy.digest)
+    assert {found.rule for found in violations(snapshot, policy, plan)} == {"S12"}
