@@ -1,6 +1,4 @@
-"""How a queue preempts inside, and for what its borrowed work is reclaimed, on random tiny worlds: by the rules of a book, and by
-trying everything.
-"""
+"""How queues preempt and lend, on random tiny worlds: by the rules of a book, and by trying everything."""
 
 from __future__ import annotations
 
