@@ -31,7 +31,7 @@ KNOWN: tuple[dict[str, int], dict[str, int]] = (
 """Kinds of findings, and in how many worlds the judge has them: of 150 by the program, of 60 by search."""
 
 BY_VALUE: tuple[dict[str, int], dict[str, int]] = ({}, {})
-"""The same where work leaves by value: of 90, and of 60."""
+"""The same where work leaves by value: of 15, and of 20."""
 
 
 def saying(policy: Policy, within: PreemptWithin | None = None, reclaimed_for: Reclaim | None = None) -> Policy:
@@ -55,7 +55,21 @@ def mixed(number: int) -> World:
 
 
 def by_value(number: int) -> World:
-    """A random tiny world some of whose queues take back what others borrowed by its value; all values compare."""
+    """A random tiny world in which a job waits for which what others borrowed could leave by its value; all values compare."""
+    for attempt in range(1000):
+        world = _by_value(number + 1000 * attempt)
+        book = Book.of(*world)
+        parts = [part for job in book.running for part in job.parts]
+        if any(
+            book.jobs[part.job].queue != taker.queue and book.yields_by_value(part, taker)
+            for taker in book.waiting
+            for part in parts
+        ):
+            return world
+    raise ValueError(f"there is no such world {number}")
+
+
+def _by_value(number: int) -> World:
     random, (snapshot, policy) = Random(number), drawn(number, seed=3)
     queues = tuple(
         msgspec.structs.replace(queue, reclaim_below=random.choice((None, 0, 1, 3)), quota=_halved(queue, random))
@@ -272,10 +286,10 @@ def test_the_checker_finds_nothing_where_work_leaves_by_value(worlds: range, opt
 @pytest.mark.parametrize(
     ("worlds", "decide"),
     [
-        pytest.param(range(90), production, marks=pytest.mark.long),
-        pytest.param(range(60), greedy, marks=pytest.mark.long),
+        pytest.param(range(15), production, marks=pytest.mark.long),
+        pytest.param(range(20), greedy, marks=pytest.mark.long),
     ],
-    ids=["90", "60 by search"],
+    ids=["15", "20 by search"],
 )
 def test_no_law_is_broken_where_work_leaves_by_value(
     worlds: range, decide: Decide, record_property: Callable[[str, object], None]
