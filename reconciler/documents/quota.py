@@ -54,6 +54,7 @@ class QuotaTree:
             for queue in self.queues:
                 yield from self._ceiling_problems(queue)
                 yield from self._sum_problems(queue)
+                yield from self._sharing_problems(queue)
             yield from host_quota_problems(self.queues, self.children)
 
     def _unknown_parents(self) -> Iterator[Problem]:
@@ -117,6 +118,11 @@ class QuotaTree:
                 fix = "Lower perUser, or delete it."
                 yield queue.problem((*at, "perUser"), "per-user-above-max", message, fix, severity="warning")
             yield from _lending_problems(queue, at, entry)
+            if entry.shared and not self.children[queue.name] and self.known is not None:
+                # Harmless, but it says something that never counts: something else was meant.
+                message = f"no queue is below this one: nobody shares its {entry.gpu_type}"
+                fix = "Delete shared, or say it in the queue above."
+                yield queue.problem((*at, "shared"), "shared-with-nobody", message, fix, severity="warning")
             yield from self._capacity_problems(queue, at, entry)
 
     def _capacity_problems(self, queue: Declaration[Queue], at: Path, entry: Quota) -> Iterator[Problem]:
@@ -141,6 +147,15 @@ class QuotaTree:
                         fix = f"Lower it, or raise the max at {ancestor.origin}."
                         yield queue.problem(("spec", "quota", index, field), "above-parent-max", message, fix)
                 break
+
+    def _sharing_problems(self, queue: Declaration[Queue]) -> Iterator[Problem]:
+        for index, entry in enumerate(queue.value.quota):
+            for ancestor in self._upwards(queue)[1:] if entry.shared else ():
+                above = ancestor.value.quota_for(entry.gpu_type)
+                if above is not None and above.shared:
+                    message = f"queue {ancestor.name} above it shares its {entry.gpu_type} with all below it already"
+                    fix = f"Delete shared here, or at {ancestor.origin}."
+                    yield queue.problem(("spec", "quota", index, "shared"), "shared-below-shared", message, fix)
 
     def _sum_problems(self, queue: Declaration[Queue]) -> Iterator[Problem]:
         for index, entry in enumerate(queue.value.quota):

@@ -17,7 +17,8 @@ class QuotaDraft:
     """What a queue may hold of one GPU type (GPUs), of CPU (cores) or of memory (bytes). None: not stated.
 
     `extra`: what the queue is guaranteed beyond the sum of those below it, for sources that state only that; `guaranteed` follows
-    from it. `borrowing`: what it may hold beyond its guarantee; `max` follows from it.
+    from it. `borrowing`: what it may hold beyond its guarantee; `max` follows from it. `shared`: the queues below have what it is
+    guaranteed in common.
     """
 
     guaranteed: Fraction | None = None
@@ -26,6 +27,7 @@ class QuotaDraft:
     per_user: Fraction | None = None
     extra: Fraction | None = None
     borrowing: Fraction | None = None
+    shared: bool = False
 
     def add(self, other: QuotaDraft) -> None:
         """Join what a second entry says of the same resource: amounts add up, and no limit is none."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from reconciler.importers.classes import class_documents
 from reconciler.importers.draft import HOST_RESOURCES, DocumentDraft, HostResource, QueueDraft, QuotaDraft
 from reconciler.importers.quantities import quantity
+from reconciler.importers.settlement import amount_text
 from reconciler.importers.source import SourceRecord, yaml_records
 from reconciler.importers.system import CLASSES, OBJECT_RULES, Drawing, ImportSource, close_types, drawing_of, foreign
 from reconciler.model.problem import InvalidDocumentsError, Path, problem_of
@@ -36,6 +37,8 @@ def kai(source: ImportSource) -> Drawing:
     longest = max(runtimes, default=Duration(0))
     _classes(drawing, [record for record in records if record.kind == "PriorityClass"], longest)
     close_types(drawing)
+    for root in drawing.draft.children(None):
+        _share(drawing, root, frozenset())
     drawing.setting(None, reclaim="fair-share")
     for record in records:
         if record.kind not in _KINDS:
@@ -72,6 +75,35 @@ def _queue(drawing: Drawing, record: SourceRecord, known: set[str]) -> Duration:
     account.dropped(record, ("spec", "priority"), note)
     drawing.draft.add(queue)
     return _protection(drawing, record, ("spec",))
+
+
+def _share(drawing: Drawing, queue: QueueDraft, shared: frozenset[str]) -> None:
+    """Let queues that deserve more together than the queue above them share that: each is guaranteed what the others leave it.
+
+    `shared`: the types that a queue above shares already.
+    """
+    below = drawing.draft.children(queue.name)
+    for gpu_type in sorted(set(queue.quota) - set(HOST_RESOURCES)):
+        entry, entries = queue.quota[gpu_type], [child.quota.get(gpu_type) for child in below]
+        deserved = [each.guaranteed for each in entries if each is not None and each.guaranteed is not None]
+        total = sum(deserved, Fraction(0))
+        # One that deserves nothing itself was left at the default: it is raised.
+        if not entry.guaranteed or total <= entry.guaranteed:
+            continue
+        said, most = amount_text(gpu_type, total), amount_text(gpu_type, entry.guaranteed)
+        drawing.draft.remark(
+            queue,
+            f"the queues below it deserve {said}, more than its own {most}: they share it, and each is guaranteed what is "
+            "left if all others have what they deserve",
+        )
+        for each in entries:
+            if each is not None and each.guaranteed is not None:
+                each.max = None if each.max is None else max(each.max, each.guaranteed)
+                each.guaranteed = max(Fraction(0), entry.guaranteed - (total - each.guaranteed))
+        entry.shared = gpu_type not in shared
+        shared |= {gpu_type}
+    for child in below:
+        _share(drawing, child, shared)
 
 
 def _shard(drawing: Drawing, record: SourceRecord) -> Duration:

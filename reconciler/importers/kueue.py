@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from reconciler.importers.account import ImportOutcome
 from reconciler.importers.classes import class_documents
-from reconciler.importers.draft import HOST_RESOURCES, QueueDraft, QuotaDraft
+from reconciler.importers.draft import HOST_RESOURCES, QueueDraft, QuotaDraft, ranked_values
 from reconciler.importers.gpu_types import GPU_RESOURCES, MIG_RESOURCES
 from reconciler.importers.inventory import HOSTNAME, Tree, topology_document
 from reconciler.importers.kueue_rules import CLUSTER_QUEUE, CONTROLLER, FLAVOR, LOCAL_QUEUE
@@ -24,6 +24,10 @@ _CONTROLLER_KEY: Final = "controller_manager_config.yaml"
 _CLIQUES: Final = ("clique", "nvlink")
 """What labels of NVLink domains have in their names."""
 _NEVER: Final = "Never"
+_ABOVE_ALL: Final = 1_000_001
+"""No class has so large a value."""
+_WITHIN: Final = {_NEVER: "never", "LowerOrNewerEqualPriority": "lower-or-newer"}
+"""What a ClusterQueue says of preemption inside it, as a queue says it; LowerPriority is what holds where nothing is said."""
 
 
 def kueue(source: ImportSource) -> Drawing:
@@ -56,6 +60,7 @@ class _Reading:
         for record in self.of_kind["Cohort"]:
             self._cohort(record)
         self._closed_types()
+        self._shared()
         for record in self.of_kind["LocalQueue"]:
             self._local_queue(record)
         self._classes()
@@ -77,7 +82,7 @@ class _Reading:
         self._weight(record, queue)
         self._order(record, queue)
         self._reclaim(record, alone=not cohort)
-        self._preemption(record)
+        self._preemption(record, queue)
         self._namespaces(record)
         if stop := record.text("spec", "stopPolicy"):
             queue.more["stopPolicy"] = stop
@@ -186,6 +191,19 @@ class _Reading:
                 if child_type not in queue.quota:
                     queue.quota[child_type] = QuotaDraft(extra=Fraction(0))
 
+    def _shared(self) -> None:
+        """Let the queues of a cohort have its quota in common, as there: in the highest cohort that has others beside it."""
+        cohorts = {queue.name for queue in self.draft.queues.values() if self.draft.children(queue.name)}
+        for name in sorted(cohorts):
+            queue, below = self.draft.queues[name], self.draft.children(name)
+            is_top = queue.parent is None
+            if (is_top and cohorts.isdisjoint(child.name for child in below)) or (
+                not is_top and self.draft.queues[str(queue.parent)].parent is None
+            ):
+                for target in set(queue.quota) - set(HOST_RESOURCES):
+                    queue.quota[target].shared = True
+                queue.comments.append("The queues below it have its quota in common, as in a cohort: shared.")
+
     # What else a ClusterQueue says.
 
     def _weight(self, record: SourceRecord, queue: QueueDraft) -> None:
@@ -224,36 +242,32 @@ class _Reading:
             )
             self._say(record, reclaim, "changed", "guaranteed", note)
 
-    def _preemption(self, record: SourceRecord) -> None:
+    def _preemption(self, record: SourceRecord, queue: QueueDraft) -> None:
         borrow: Path = ("spec", "preemption", "borrowWithinCohort")
         if record.text(*borrow, "policy") in ("", _NEVER):
             self.account.carried(record, borrow, "", "no job evicts others for what it would borrow")
         else:
-            self.account.dropped(record, borrow, "no job evicts others for what it would borrow: such a job waits")
+            queue.more["reclaimBelow"] = self._value_above(record.get(*borrow, "maxPriorityThreshold"))
+            note = "a queue that takes back for fair shares itself keeps its fair share"
+            self.account.carried(record, borrow, f"spec.reclaimBelow: {queue.more['reclaimBelow']}", note)
         within: Path = ("spec", "preemption", "withinClusterQueue")
-        policy = record.text(*within) or _NEVER
-        if policy == "LowerPriority":
+        mode = _WITHIN.get(record.text(*within) or _NEVER)
+        if mode is None:
             self.account.carried(record, within, "PriorityClass value")
-        elif policy == _NEVER:
-            self._never_within(record, within)
         else:
-            note = "newer jobs of the same priority stay: only a lower value yields in its own queue"
-            self.account.changed(record, within, "PriorityClass value", note)
+            queue.more["preemptWithin"] = mode
+            self._say(record, within, "carried", f"spec.preemptWithin: {mode}", "")
 
-    def _never_within(self, record: SourceRecord, within: Path) -> None:
-        if self._all_never():
-            note = "classes are preemptible: false with mayBorrow: only what was borrowed can be taken back"
-            self._say(record, within, "carried", "PriorityClass preemptible", note)
-        else:
-            note = (
-                "other ClusterQueues preempt within: classes stay preemptible, so a higher value evicts here too; give \
-this queue classes of its own (preemptible: false, mayBorrow: true) if it must not"
-            )
-            self._say(record, within, "asked", "PriorityClass preemptible", note)
-
-    def _all_never(self) -> bool:
-        found = [record.text("spec", "preemption", "withinClusterQueue") for record in self.of_kind["ClusterQueue"]]
-        return all(policy in ("", _NEVER) for policy in found)
+    def _value_above(self, threshold: object) -> int:
+        """The value below which a threshold of priority is: there work of the threshold itself leaves as well, without one all."""
+        if not isinstance(threshold, int):
+            return _ABOVE_ALL
+        classes = [*self.of_kind["WorkloadPriorityClass"], *self.of_kind["PriorityClass"]]
+        values = [value for record in classes if isinstance(value := record.get("value"), int)]
+        ranks = ranked_values(values)
+        if all(value == rank for value, rank in ranks.items()):
+            return max(-_ABOVE_ALL + 1, min(threshold + 1, _ABOVE_ALL))
+        return max((rank for value, rank in ranks.items() if value <= threshold), default=0) + 1
 
     def _say(self, record: SourceRecord, at: Path, outcome: ImportOutcome, target: str, note: str) -> None:
         """Of a field that is there, or of its default."""
@@ -379,8 +393,6 @@ this queue classes of its own (preemptible: false, mayBorrow: true) if it must n
             record.has("spec", "cohort") or record.has("spec", "cohortName") for record in self.of_kind["ClusterQueue"]
         ):
             fields["scope"] = "cluster"
-        if self._all_never() and self.of_kind["ClusterQueue"]:
-            fields |= {"preemptible": False, "mayBorrow": True}
         class_documents(self.drawing, classes, lambda _: fields)
 
     def _topologies(self) -> None:

@@ -59,7 +59,8 @@ def _gpu_entry(entry: QuotaDraft) -> dict[str, int | float]:
         "max": entry.max,
         "perUser": entry.per_user,
     }
-    return {name: _number(value) for name, value in fields.items() if value is not None}
+    said: dict[str, int | float] = {name: _number(value) for name, value in fields.items() if value is not None}
+    return {**said, "shared": True} if entry.shared else said
 
 
 def _host_entry(resource: str, entry: QuotaDraft | None) -> dict[str, int | str]:

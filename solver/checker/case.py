@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Self, TypeVar, cast
 
-from solver.checker.dues import guaranteed_lines
+from solver.checker.dues import common_lines, guaranteed_lines
 from solver.checker.parts import Parted, parted
 from solver.checker.policy_index import PolicyIndex
 from solver.checker.run_times import Lives, lives_of
@@ -156,6 +156,11 @@ class JudgedPlan:
     def guaranteed(self) -> dict[QuotaLine, int]:
         """The guarantee of each queue and type."""
         return guaranteed_lines(self.lookup, self.ground.capacity)
+
+    @cached_property
+    def common(self) -> dict[QuotaLine, int]:
+        """The same, where queues may have what one above them shares."""
+        return common_lines(self.lookup, self.guaranteed)
 
     @cached_property
     def parted(self) -> Parted:

@@ -1,7 +1,8 @@
 """By what right jobs have others leave, and whether as much leaves as is gained: S12 and S13, over the plan in its order.
 
 Part of the checker. A job that lies inside the guarantees of its queue, and of those above it below the first that it shares
-with the queue that gives, takes what is borrowed. Any other takes for its fair share, and then the queues that give have to be
+with the queue that gives, takes what is borrowed; so does one that lies inside what a queue above it shares with those below it, of
+queues that are not below that. Any other takes for its fair share, and then the queues that give have to be
 above theirs, and the least served of the queues side by side have to have more by it. How each queue stands is counted as the
 plan goes on, promise by promise; what starts beside that is left out, since nobody says when in a round it was decided.
 """
@@ -101,6 +102,10 @@ class _Claims:
         return InsideLedger(self.case.lookup, self.case.guaranteed)
 
     @cached_property
+    def _common(self) -> InsideLedger:
+        return InsideLedger(self.case.lookup, self.case.common)
+
+    @cached_property
     def _fair(self) -> FairDivision:
         return FairDivision(self.case, self._own)
 
@@ -112,6 +117,7 @@ class _Claims:
         queue, gpu_type, milli = charged
         if milli:
             self._guaranteed.add(queue, gpu_type, milli)
+            self._common.add(queue, gpu_type, milli)
             for line in self.case.lookup.lines(queue, gpu_type):
                 self._used[line] += milli
 
@@ -156,27 +162,41 @@ class _Claims:
         for giver in others:
             self._leave(giver)
         # A queue that holds more than its guarantee gains no right against others by its own work's leaving.
+        sharing = {self.case.lookup.shares_from(queue, gpu_type) for gpu_type, milli in gain.items() if milli}
         within = all(self._is_within(queue, gpu_type) for gpu_type in gain)
-        for giver in own if within else ():
+        common_within = all(self._is_within(name, gpu_type) for name in sharing if name for gpu_type in gain)
+        before_own = self._outside(self._guaranteed, queue, gain), self._outside(self._common, queue, gain)
+        for giver in own:
             self._leave(giver)
-        outside = {
-            line.queue
-            for gpu_type, milli in gain.items()
-            if milli
-            for line in self.case.lookup.lines(queue, gpu_type)
-            if self._guaranteed.left(line) < milli
-        }
-        for giver in () if within else own:
-            self._leave(giver)
+        outside = self._outside(self._guaranteed, queue, gain) if within else before_own[0]
+        outside_common = self._outside(self._common, queue, gain) if common_within else before_own[1]
         for gpu_type, milli in gain.items():
             self._count((queue, gpu_type, milli))
         beyond = [one for one in others if not outside.isdisjoint(self._apart(queue, one.queue))]
+        # What a queue above shares is claimed of those that are not below it.
+        beyond = [
+            one
+            for one in beyond
+            if not sharing <= set(apart := self._apart(queue, one.queue)) or not outside_common.isdisjoint(apart)
+        ]
         if beyond:
             undone = [(queue, kind, -milli) for kind, milli in gain.items()]
             undone += [(giver.queue, *one) for giver in givers for one in giver.charge.items()]
             before = self.case.lookup.added_up(undone)
             before.update(self._used)
-            yield from _FairClaim(self, step.job, queue, gain, beyond, before, self._used).findings()
+            claim = _FairClaim(self, step.job, queue, gain, beyond, before, self._used)
+            if not claim.is_lawful_by_value:
+                yield from claim.findings()
+
+    def _outside(self, ledger: InsideLedger, queue: QueueName, gain: Charge) -> set[QueueName]:
+        """The queues on a path inside whose limits there is too little left."""
+        return {
+            line.queue
+            for gpu_type, milli in gain.items()
+            if milli
+            for line in self.case.lookup.lines(queue, gpu_type)
+            if ledger.left(line) < milli
+        }
 
     def _leave(self, giver: _Giver) -> None:
         for gpu_type, milli in giver.charge.items():
@@ -259,12 +279,46 @@ class _FairClaim:
     before: Mapping[QuotaLine, int]
     after: Mapping[QuotaLine, int]
 
+    @property
+    def is_lawful_by_value(self) -> bool:
+        """Whether all that leaves is of a value that its queue takes back, and no more than queues hold above their fair shares."""
+        case, leaving = self.claims.case, Counter[QuotaLine]()
+        for giver in self.givers:
+            said = [known.reclaimed_for for known in case.lookup.path(giver.queue)]
+            not_for_shares = next((mode for mode in said if mode), "fair-share") == "guaranteed"
+            if not_for_shares or not case.lookup.yields_by_value(case.jobs[giver.name], case.jobs[self.job]):
+                return False
+            for name in self.claims._apart(giver.queue, self.queue):
+                leaving.update({QuotaLine(name, kind): milli for kind, milli in giver.charge.items() if milli})
+        for line, milli in leaving.items():
+            if self._takes_guarantees_back_alone(line.queue):
+                continue
+            fair = self.claims._fair.of(line.gpu_type)
+            if fair is not None and milli > max(self._held(line.gpu_type, line.queue)) - fair.get(line.queue, 0):
+                return False
+        return True
+
+    def _takes_guarantees_back_alone(self, name: QueueName) -> bool:
+        """Whether neither a queue nor any below it takes anything back for its fair share."""
+        case = self.claims.case
+        below = [known for known in case.policy.queues if name in case.lookup.on_path(known.name)]
+        modes = ([one.reclaim for one in case.lookup.path(known.name)] for known in below)
+        said = (next((mode for mode in found if mode), case.policy.scheduling.reclaim) for found in modes)
+        return all(mode == "guaranteed" for mode in said)
+
     def findings(self) -> Iterator[Violation]:
         """S12: it may take for its fair share, from queues above theirs alone, and the least served have more by it."""
         case = self.claims.case
         said = [known.reclaim for known in case.lookup.path(self.queue)]
         if next((mode for mode in said if mode), case.policy.scheduling.reclaim) == "guaranteed":
             yield Violation("S12", self.job, f"takes from {self._names()}, and is not inside its guarantee")
+        for giver in self.givers:
+            said_there = [known.reclaimed_for for known in case.lookup.path(giver.queue)]
+            if next((mode for mode in said_there if mode), "fair-share") == "guaranteed":
+                told = (
+                    f"takes from {giver.name} for its fair share, and reclaimedFor of queue {giver.queue} is guaranteed"
+                )
+                yield Violation("S12", self.job, told)
         for gpu_type, milli in self.gain.items():
             fair = self.claims._fair.of(gpu_type) if milli else None
             if fair is not None:

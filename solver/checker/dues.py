@@ -51,6 +51,12 @@ def guaranteed_lines(lookup: PolicyIndex, capacity: Mapping[GpuType, int]) -> di
     return {line: milli for line, milli in found.items() if line.queue != _CLUSTER}
 
 
+def common_lines(lookup: PolicyIndex, guaranteed: Mapping[QuotaLine, int]) -> dict[QuotaLine, int]:
+    """The same, but that nothing limits queues below one that shares its guarantee: they have what it has in common."""
+    all_there_is = sum(guaranteed.values()) + MILLI_PER_GPU * 10**6
+    return {line: milli if lookup.shares_from(*line) is None else all_there_is for line, milli in guaranteed.items()}
+
+
 def _above(lookup: PolicyIndex, name: QueueName) -> QueueName:
     path = lookup.path(name)
     return path[1].name if len(path) > 1 else _CLUSTER

@@ -119,7 +119,7 @@ class JudgedNomination:
         if victim.spec.queue == self.preemptor.spec.queue:
             if step.means != "preempt":
                 return f"is taken by {step.means}, which should be preempt"
-            if not mine.preemptible or mine.value >= theirs.value:
+            if not mine.preemptible or not self.lookup.yields_inside(victim.spec.queue, victim, self.preemptor):
                 return f"is not preemptible by {self.promise.job}: priority {mine.value} against {theirs.value}"
             return ""
         if step.means != "reclaim":

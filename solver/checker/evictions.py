@@ -179,21 +179,24 @@ class _Evictions:
         if refusal:
             return refusal
         if victim.spec.queue == preemptor.spec.queue:
-            if mine.preemptible and mine.value == theirs.value and owner_of(victim.name) != victim.name:
+            if mine.preemptible and self.case.lookup.yields_inside(victim.spec.queue, victim, preemptor):
                 return ""
             if mine.preemptible and mine.value == theirs.value:
                 return gives_way(self.case.jobs[self.steps[victim.name].job], preemptor, self.case)
-            if not mine.preemptible or mine.value >= theirs.value:
-                return f"is not preemptible by {preemptor.name}: priority {mine.value} against {theirs.value}"
-            return ""
+            told = f"priority {mine.value} against {theirs.value}"
+            if mine.preemptible and mine.value < theirs.value:
+                told = f"preemptWithin of queue {victim.spec.queue} is never"
+            return f"is not preemptible by {preemptor.name}: {told}"
         if not mine.preemptible and not mine.may_borrow:
             return "is not preemptible"
-        if not self._inside(preemptor) and self._reclaim_mode(preemptor) == "guaranteed":
+        is_inside = self._inside(preemptor) or self._claims_from(victim, preemptor)
+        is_due = is_inside or self.case.lookup.yields_by_value(victim, preemptor)
+        if not is_due and self._reclaim_mode(preemptor) == "guaranteed":
             return f"is evicted for {preemptor.name}, which is not inside its guarantee"
         worst = self.host.towards(self.standing.towards(victim, preemptor), victim, preemptor)
         if worst == "inside":
             return f"is inside the guarantee of {victim.spec.queue} towards {preemptor.spec.queue}"
-        if worst == "straddles" and not self._inside(preemptor):
+        if worst == "straddles" and not is_inside:
             return f"crosses a guarantee's line, and {preemptor.name} is not inside its own guarantee"
         return ""
 
@@ -221,9 +224,9 @@ class _Evictions:
 
     def _by(self, victim: Job, preemptor: Job) -> str:
         if victim.spec.queue == preemptor.spec.queue:
-            is_part = owner_of(victim.name) != victim.name
-            is_turn = self._class(victim).value == self._class(preemptor).value and not is_part
-            return "turn" if is_turn else "preempt"
+            is_equal = self._class(victim).value == self._class(preemptor).value
+            by_value = not is_equal or self.case.lookup.yields_inside(victim.spec.queue, victim, preemptor)
+            return "preempt" if by_value else "turn"
         worst = self.host.towards(self.standing.towards(victim, preemptor), victim, preemptor)
         return "straddle" if worst == "straddles" else "reclaim"
 
@@ -238,6 +241,28 @@ class _Evictions:
                 self._held(line) + gpus <= self.case.guaranteed.get(line, 0) for line, gpus in wanted.items()
             )
         return self._known_inside[preemptor.name]
+
+    def _claims_from(self, victim: Job, preemptor: Job) -> bool:
+        """Whether a preemptor lies inside what a queue above it shares, and the victim is not below that."""
+        known = {self._sharing(preemptor, gpu_type) for gpu_type in self._promised_to(preemptor.name)}
+        is_apart = known.isdisjoint(self.case.lookup.on_path(victim.spec.queue))
+        return is_apart and self._inside_common(preemptor)
+
+    def _inside_common(self, preemptor: Job) -> bool:
+        """Whether all that a preemptor is promised fits in what a queue above shares, beside all that queues below that hold."""
+        wanted = self._promised_to(preemptor.name)
+        for gpu_type, gpus in wanted.items():
+            shared = self._sharing(preemptor, gpu_type)
+            if shared is None:
+                return False
+            below = (name for name in self.case.lookup.queues if shared in self.case.lookup.on_path(name))
+            held = sum(self._held(QuotaLine(QueueName(name), gpu_type)) for name in below)
+            if held + gpus > self.case.guaranteed.get(QuotaLine(shared, gpu_type), 0):
+                return False
+        return bool(wanted)
+
+    def _sharing(self, preemptor: Job, gpu_type: GpuType) -> QueueName | None:
+        return self.case.lookup.shares_from(preemptor.spec.queue, gpu_type)
 
     def _held(self, line: QuotaLine) -> int:
         """What jobs of a queue itself hold of a type once those evicted have left, and who moves has moved."""
@@ -311,7 +336,9 @@ class _Evictions:
 
     def _has_waited(self, preemptor: Job, within: Duration) -> bool:
         """A guarantee that waits since then; what grows never has."""
-        inside = preemptor.name not in self._growing and self._inside(preemptor)
+        if preemptor.name in self._growing:
+            return False
+        inside = self._inside(preemptor) or self._inside_common(preemptor)
         return inside and self.case.snapshot.time - preemptor.submitted_at >= within
 
     def _reclaim_mode(self, preemptor: Job) -> str:

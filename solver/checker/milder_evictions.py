@@ -140,7 +140,9 @@ class _Evictions:
         """By which means it leaves; None: it may not."""
         if part.job.spec.queue == preemptor.spec.queue:
             taker = self.case.lookup.class_of(preemptor)
-            return _MEANS["own"] if taker is not None and part.known.value < taker.value else None
+            is_lower = taker is not None and (part.is_whole or part.known.value < taker.value)
+            yields = is_lower and self.case.lookup.yields_inside(part.job.spec.queue, part.job, preemptor)
+            return _MEANS["own"] if yields else None
         # What leaves by the plan stands in line no more: so others count as what they are at best.
         return _MEANS.get(self.state.standing.towards(part.job, preemptor))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from solver.model.cluster import GpuType
+from solver.model.parts import owner_of
 from solver.model.workload import Job, QueueName
 from solver.policy.policy import Policy, PriorityClass, Queue
 from solver.policy.tree import QueueTree, QuotaLine
@@ -81,6 +82,35 @@ class PolicyIndex:
         if found is None:
             found = self._lines[name, gpu_type] = tuple(QuotaLine(queue.name, gpu_type) for queue in self.path(name))
         return found
+
+    def shares_from(self, name: str, gpu_type: GpuType) -> QueueName | None:
+        """The highest queue above one that shares its guarantee of a type with all below it."""
+        for queue in reversed(self.path(name)[1:]):
+            if any(entry.shared and entry.gpu_type == gpu_type for entry in queue.quota):
+                return queue.name
+        return None
+
+    def yields_by_value(self, victim: Job, preemptor: Job) -> bool:
+        """Whether what a job borrowed leaves for one of another queue that says below which value, and both values compare."""
+        said = (known.reclaim_below for known in self.path(preemptor.spec.queue))
+        below = next((value for value in said if value is not None), None)
+        mine, theirs = self.class_of(victim) or _NO_CLASS, self.class_of(preemptor) or _NO_CLASS
+        both = mine.scope == theirs.scope == "cluster"
+        return below is not None and both and mine.value < below and mine.value < theirs.value
+
+    def yields_inside(self, queue: str, victim: Job, preemptor: Job) -> bool:
+        """Whether a preemptible job of a queue leaves for one of the same queue that waits, by value, or by age."""
+        within = next((known.preempt_within for known in self.path(queue) if known.preempt_within), "lower-priority")
+        mine, theirs = self.class_of(victim) or _NO_CLASS, self.class_of(preemptor) or _NO_CLASS
+        if within == "never":
+            return False
+        if mine.value != theirs.value:
+            return mine.value < theirs.value
+        return owner_of(victim.name) != victim.name or self._is_newer(within, victim, preemptor)
+
+    @staticmethod
+    def _is_newer(within: str, victim: Job, preemptor: Job) -> bool:
+        return within == "lower-or-newer" and victim.submitted_at > preemptor.submitted_at
 
     def on_path(self, name: str) -> frozenset[QueueName]:
         """The names of a queue and of those above it."""

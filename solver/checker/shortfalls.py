@@ -268,7 +268,9 @@ class _Shortfalls:
         known = self.case.lookup.class_of(job)
         if step.job in self.case.promised or known is None or not known.preemptible:
             return False
-        if known.value > self._lowest.get(job.spec.queue, known.value):
+        # Of its own value there may be newer work behind it.
+        by_age = any(queue.preempt_within for queue in self.case.lookup.path(job.spec.queue))
+        if known.value > self._lowest.get(job.spec.queue, known.value) or by_age:
             return False
         return any(
             milli > self.state.before.left(line)
@@ -408,7 +410,9 @@ class _Shortfalls:
         return frozenset(
             queue.name
             for queue in self.case.policy.queues
-            if all(
+            if next((known.reclaimed_for for known in self.case.lookup.path(queue.name) if known.reclaimed_for), "")
+            != "guaranteed"
+            and all(
                 self.state.used[line] - fair.get(line.queue, 0) >= asked.milli
                 for line in self.case.lookup.lines(queue.name, asked.gpu_type)
                 if line.queue not in shared

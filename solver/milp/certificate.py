@@ -21,7 +21,7 @@ from solver.policy.harm import MEANS
 from solver.preemption.new_nomination import NewNomination
 from solver.queueing.demand import StartCandidate, SubLayer
 from solver.quota.entitlement import Inside, Shares
-from solver.quota.vacated import TIERS
+from solver.quota.vacated import COUNTED
 
 SAME = 1e-6
 """Two layer values closer than this, relatively, are the same: the tolerance at which the optimiser locks its layers."""
@@ -176,13 +176,13 @@ def _with_harm(layers: Sequence[LayerResult], nominations: Sequence[NewNominatio
     for number, layer in enumerate(layers):
         yield layer
         kind = layer.name.partition(".")[0]
-        if kind in TIERS and layers[number + 1].name.partition(".")[0] != kind:
+        if kind in COUNTED and layers[number + 1].name.partition(".")[0] != kind:
             for means in (*reversed(MEANS), "move"):
                 lost = sum(
                     gpu_s
                     for nomination in nominations
                     for by, gpu_s in nomination.lost_gpu_s
-                    if nomination.tier == kind and by == means
+                    if (nomination.tier if nomination.tier in COUNTED else "fair") == kind and by == means
                 )
                 yield LayerResult(f"{kind}-harm.{means}", 0.0 - lost / 3600, 0.0, "unproven" if lost else "proven")
 

@@ -34,7 +34,7 @@ from solver.queueing.demand import StartCandidate
 from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import Shares
 from solver.quota.lending import Weights
-from solver.quota.vacated import Tier
+from solver.quota.vacated import GUARANTEED, Tier
 from solver.quota.victims import PreemptorJob
 
 NODES_MAX = 50
@@ -201,7 +201,7 @@ class PreemptionDecision:
     def _classes(self) -> Iterator[PreemptorClass]:
         alike, stretches = defaultdict[object, list[StartCandidate]](list), _Stretches(self.making.attempts.lines)
         for candidate in self.candidates:
-            if candidate.inside_only and self.tier == "fair":
+            if candidate.inside_only and self.tier != "entitled":
                 continue
             preemptor = self.making.preemptor(candidate, self.tier)
             evictable = self.making.attempts.evictable
@@ -224,7 +224,7 @@ class PreemptionDecision:
         for place_in, one in enumerate(classes):
             manners: tuple[Manner, ...] = ("inside", "ahead", "firm") if one.firm else ("inside", "ahead")
             numbers = list[int]()
-            for manner in manners[:1] if self.grows else manners:
+            for manner in manners[:1] if self.grows or self.tier in ("shared", "value") else manners:
                 # What protects lower work holds against its own queue's however long they have waited; and against growth.
                 patient = self.grows or manner == "ahead"
                 preemptor = one.preemptor.patient if patient else one.preemptor
@@ -256,20 +256,22 @@ class PreemptionDecision:
         means = np.full(count, UNLAWFUL, dtype=np.int64)
         if manner == "firm" or not count or not self.evicts:
             return means
-        places = [] if self.grows else [evictable.of_its_own(preemptor)]
+        places = [] if self.grows or self.tier == "value" else [evictable.of_its_own(preemptor)]
         if manner == "inside" and self.making.may_reclaim(preemptor, self.tier):
             places += [
                 evictable.beside(
                     branch,
                     overdue=preemptor.overdue,
                     past_budgets=preemptor.past_budgets,
-                    straddling=self.tier == "entitled" and not self.grows,
+                    straddling=self.tier in GUARANTEED and not self.grows,
                     exceeds=preemptor.exceeds,
                     waited=preemptor.waited,
+                    fair=self.tier not in GUARANTEED,
+                    value_below=preemptor.below,
                 )
-                for branch in evictable.rules.tree.path(preemptor.job.spec.queue)
+                for branch in evictable.rules.branches(preemptor)
             ]
-        every = np.concatenate(places)
+        every = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
         means[evictable.holders_of(every)] = every // count
         means[~self.making.givers.stays] = UNLAWFUL
         return means

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ and each GPU that a queue gives up of its fair share."""
 
 KEEPS_IT = 1.1
 """What a GPU counts that a running job holds, where one that waits counts for 1 to 1.07: of equal claims its holder keeps it."""
+
+
+Seniority = tuple[float, float]
+"""Of jobs of a queue: the value, and where the queue goes by age also that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +105,33 @@ class PreemptionLayers:
         It would only take their place. Tasks beyond a job's minima yield to jobs of the same value, and jobs to those that have
         their turn.
         """
-        takers = defaultdict[QueueName, dict[int, int]](dict)
+        takers = defaultdict[QueueName, dict[int, tuple[int, int]]](dict)
         for column, served in self.program.served.items():
             if served.job_class.first.sub_layer == layer:
-                takers[served.queue][column] = served.job_class.preemptor.base_priority
+                takers[served.queue][column] = self.program.seniority(served.job_class.preemptor)
         return [column for queue, known in takers.items() for column in self._lost_of(queue, known)]
 
-    def _lost_of(self, queue: QueueName, takers: Mapping[int, int]) -> Iterator[int]:
-        held, least = self.program.attempts.evictable.allocations, min(takers.values())
+    def _lost_of(self, queue: QueueName, takers: Mapping[int, tuple[int, int]]) -> Iterator[int]:
+        """For those of each seniority: what leaves that is no junior to them, but is to the next."""
+        above: Seniority = (math.inf, math.inf)
+        if queue not in self.program.attempts.evictable.rules.within:
+            yield from self._lost_between(queue, list(takers), min(takers.values()), above)
+            return
+        for least in sorted(set(takers.values()), reverse=True):
+            alike = [column for column, seniority in takers.items() if seniority <= least]
+            yield from self._lost_between(queue, alike, least, above)
+            above = least
+
+    def _lost_between(
+        self, queue: QueueName, takers: Sequence[int], least: Seniority, above: Seniority
+    ) -> Iterator[int]:
+        held = self.program.attempts.evictable.allocations
         own = held.own.get(queue, slice(0, 0))
         lost = {
             column: self._gpus(number)
             for number, column in self.program.leaving.items()
             if own.start <= number < own.stop
-            and held.holders[number].base_priority >= least + (held.base[number] != number)
+            and least <= self._seniority(number) < above
             and self._inside(number)
             and not any(family.means[number] == TURN for family in self.program.families)
         }
@@ -129,6 +147,14 @@ class PreemptionLayers:
             self.program.builder.at_most({**dict.fromkeys(takers, 1.0), some: -served}, 0.0)
             self.program.builder.at_most({**lost, some: most, column: -1.0}, most)
         yield column
+
+    def _seniority(self, number: int) -> Seniority:
+        """That of a holder in its queue. Tasks beyond a job's minima are junior to all of its value."""
+        held = self.program.attempts.evictable.allocations
+        holder = held.holders[number]
+        if held.base[number] != number:
+            return holder.base_priority - 1, math.inf
+        return self.program.attempts.evictable.rules.seniority(holder.job, holder.base_priority)
 
     def _least(self, name: str, terms: Mapping[int, float]) -> None:
         self.program.builder.maximise(name, {column: -factor for column, factor in terms.items() if factor}, exact=True)

@@ -32,10 +32,11 @@ from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.queueing.demand import StartCandidate
 from solver.quota.dominance import HostUse
 from solver.quota.fairshare import to_spare
+from solver.quota.guarantees import UNBOUNDED
 from solver.quota.host_shares import HostBorrowing, sum_of, tasks_with_shapes
 from solver.quota.options import Option
 from solver.quota.users import CapLine, HostLine
-from solver.quota.vacated import Tier, left_inside
+from solver.quota.vacated import Tier, holds_more, left_inside, limits_of, lines_of
 from solver.quota.victims import PreemptorJob
 
 Manner = Literal["inside", "ahead", "firm"]
@@ -182,7 +183,7 @@ class PreemptionProgram:
         self._rows_of_lending()
         self._rows_of_users()
         self._rows_per_round()
-        if self.tier == "fair":
+        if self.tier in ("fair", "value"):
             self._rows_of_givers()
 
     def _columns_of(self, known: PreemptorClass, options: Iterable[Option], families: Iterable[int]) -> Iterator[int]:
@@ -197,7 +198,7 @@ class PreemptionProgram:
 
     def _is_open(self, known: PreemptorClass, option: Option, manner: Manner) -> bool:
         """Whether one job alone could be served so, for all that shares say."""
-        if self.tier == "fair" and known.first.is_inside_only(option):
+        if self.tier != "entitled" and known.first.is_inside_only(option):
             return False
         if manner == "inside":
             return self._fits(known, option, {kind: self._own_lower(known, kind) for kind in option.charge})
@@ -210,7 +211,7 @@ class PreemptionProgram:
                 for line in self._lines(known.first.job.spec.queue, kind)
             )
         return all(
-            milli <= self._left_ahead(known.first.job.spec.queue, kind, known.preemptor.base_priority)
+            milli <= self._left_ahead(known.first.job.spec.queue, kind, self.seniority(known.preemptor))
             for kind, milli in option.charge.items()
         )
 
@@ -238,14 +239,18 @@ class PreemptionProgram:
             return 0
         return self._lower(queue, kind)
 
-    def _lower(self, queue: QueueName, kind: GpuType, priority: int | None = None) -> int:
-        """Milli-GPU of a queue's own work that may leave for jobs of a base priority; None: of any."""
+    def seniority(self, preemptor: PreemptorJob) -> tuple[int, int]:
+        """That of a preemptor in its queue."""
+        return self.attempts.evictable.rules.seniority(preemptor.job, preemptor.base_priority)
+
+    def _lower(self, queue: QueueName, kind: GpuType, seniority: tuple[int, int] | None = None) -> int:
+        """Milli-GPU of a queue's own work that may leave for jobs of a seniority; None: of any."""
         held = self.attempts.evictable.allocations
         if kind not in held.gpu_types:
             return 0
         column, lower = held.gpu_types.index(kind), np.zeros(len(held.holders), dtype=bool)
         for family in self.families:
-            if family.queue == queue and priority in (None, family.preemptor.base_priority):
+            if family.queue == queue and seniority in (None, self.seniority(family.preemptor)):
                 lower |= (family.means == PREEMPT) | (family.means == TURN)
         return int(held.charge[lower, column].sum())
 
@@ -361,7 +366,7 @@ class PreemptionProgram:
         """What tells exceptions of a size apart: whether the own queue pays; for fair shares each line has rows of its own."""
         held, number = self.attempts.evictable.allocations, self.groups[group][0]
         queue = held.holders[number].job.spec.queue
-        if self.tier == "entitled":
+        if self.tier != "fair":
             return int(queue == self.families[known].queue)
         return list(held.own).index(queue) * len(held.gpu_types) + int(held.charge[number].argmax())
 
@@ -381,8 +386,7 @@ class PreemptionProgram:
         return self.attempts.headroom.shares.tree.lines(queue, kind)
 
     def _share(self, line: QuotaLine) -> int:
-        shares = self.attempts.headroom.shares
-        return (shares.guaranteed if self.tier == "entitled" else shares.fair).get(line, 0)
+        return limits_of(self.attempts.headroom.shares, self.tier).get(line, 0)
 
     def use(self, line: QuotaLine) -> int:
         """What a queue holds, with what it got in this round, in milli-GPU."""
@@ -391,11 +395,10 @@ class PreemptionProgram:
 
     def _is_within(self, line: QuotaLine) -> bool:
         """Whether a queue holds no more than its share: then its own work makes room inside it by leaving."""
-        return self.use(line) <= self._share(line)
+        return not holds_more(self.attempts.headroom, self.tier, *line)
 
     def _left(self, line: QuotaLine) -> int:
-        headroom = self.attempts.headroom
-        return (headroom.entitled if self.tier == "entitled" else headroom.fair).left(line)
+        return lines_of(self.attempts.headroom, self.tier).left(line)
 
     def _served_below(self, line: QuotaLine, *manners: Manner) -> dict[int, float]:
         """The columns of a line's queue, and all below it, with the milli-GPU of one job."""
@@ -436,7 +439,7 @@ class PreemptionProgram:
         """What is served inside a share fits in it, beside what is served ahead of lower work."""
         for line in self._charged_lines():
             inside = self._served_below(line, "inside")
-            if not inside:
+            if not inside or self._share(line) == UNBOUNDED:
                 continue
             left = float(self._left(line))
             ahead = self._served_below(line, "ahead", "firm")
@@ -454,39 +457,39 @@ class PreemptionProgram:
         """The most that a sum of columns could be."""
         return sum(factor * self.builder.most(column) for column, factor in terms.items())
 
-    def _left_ahead(self, queue: QueueName, kind: GpuType, priority: int) -> int:
+    def _left_ahead(self, queue: QueueName, kind: GpuType, seniority: tuple[int, int]) -> int:
         """What fits in the shares once all lower work of a queue stands behind it."""
-        lower = self._lower(queue, kind, priority)
+        lower = self._lower(queue, kind, seniority)
         return left_inside(self.attempts.headroom, self.tier, queue, kind, lower) if lower else 0
 
     def _rows_ahead(self) -> None:
-        """In each queue, what is served of a priority or more lies inside beside the work of that priority or more."""
+        """In each queue, what is served of a seniority or more lies inside beside the work of that seniority or more."""
         wanted = {
-            (served.queue, kind, served.job_class.preemptor.base_priority)
+            (served.queue, kind, self.seniority(served.job_class.preemptor))
             for served in self.served.values()
             if served.manner == "ahead" and not served.job_class.firm
             for kind in served.option.charge
         }
-        for queue, kind, priority in sorted(wanted):
+        for queue, kind, seniority in sorted(wanted):
             terms = {
                 column: float(served.option.charge.get(kind, 0))
                 for column, served in self.served.items()
-                if served.queue == queue and served.job_class.preemptor.base_priority >= priority
+                if served.queue == queue and self.seniority(served.job_class.preemptor) >= seniority
             }
-            left = float(self._left_ahead(queue, kind, priority))
-            ahead = {c: f for c, f in terms.items() if self._is_ahead_at(c, priority)}
+            left = float(self._left_ahead(queue, kind, seniority))
+            ahead = {c: f for c, f in terms.items() if self._is_ahead_at(c, seniority)}
             beyond = self.most_of(terms) - self.most_of(ahead) - left
             if beyond <= 0 or self.is_large:  # there a choice of its own costs branching
                 self.builder.at_most(terms, left)
                 continue
-            # Nothing of this priority stands ahead: then the others need not leave room for it.
+            # Nothing of this seniority stands ahead: then the others need not leave room for it.
             some = self.builder.column(1)
             self.builder.at_most({**ahead, some: -self.most_of(ahead)}, 0.0)
             self.builder.at_most({**terms, some: beyond}, left + beyond)
 
-    def _is_ahead_at(self, column: int, priority: int) -> bool:
+    def _is_ahead_at(self, column: int, seniority: tuple[int, int]) -> bool:
         served = self.served[column]
-        return served.manner == "ahead" and served.job_class.preemptor.base_priority == priority
+        return served.manner == "ahead" and self.seniority(served.job_class.preemptor) == seniority
 
     def _left_of_firm(self, line: QuotaLine) -> int:
         return max(0, self._share(line) - self.firm_used.get(line, 0))
@@ -508,12 +511,14 @@ class PreemptionProgram:
             defaultdict[tuple[QuotaLine, int], dict[int, float]](dict),
         )
         for (group, known), column in self.credits.items():
-            if not self._could_be_fairer(group, known):
+            if self.tier == "fair" and not self._could_be_fairer(group, known):
                 self.builder.at_most({column: 1.0}, 0.0)
                 continue
             for line in self._lines_apart(group, known):
+                if self.tier == "value" and line.queue in self.attempts.evictable.rules.for_guarantees:
+                    continue
                 given[line][column] = 1.0
-                if (group, known) in self.exceptions:
+                if self.tier == "fair" and (group, known) in self.exceptions:
                     size = self.attempts.evictable.allocations.leave[self.groups[group][0]]
                     ones[line, known][self.exceptions[group, known]] = float(size)
         for line, terms in given.items():

@@ -35,7 +35,7 @@ from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_shares import tasks_with_shapes
 from solver.quota.options import Option
 from solver.quota.users import UserRoom
-from solver.quota.vacated import Tier
+from solver.quota.vacated import Tier, lines_of
 from solver.quota.victims import Victim
 
 
@@ -337,7 +337,7 @@ class Realisation:
         beside = attempts.beside_of(holders)
         for job in self.jobs:
             queue, charge = job.candidate.job.spec.queue, job.served.option.charge
-            lines = headroom.entitled if self.tier == "entitled" else headroom.fair
+            lines = lines_of(headroom, self.tier)
             if job.served.manner == "inside" and not lines.holds(queue, charge):
                 return False
             known = job.candidate.job
@@ -362,7 +362,7 @@ class Realisation:
         The program asks it of all together, so that one may have what another has made room for.
         """
         in_order = sorted(self.placed, key=lambda number: (number not in self.now, number))
-        self.turns = [number for number in in_order if number in self.now or self.tier == "entitled"]
+        self.turns = [number for number in in_order if number in self.now or self.tier != "fair"]
         left = [number for number in in_order if number not in self.turns]
         headroom, lost = self.making.attempts.headroom, list[tuple[QueueName, Charge]]()
         while left:

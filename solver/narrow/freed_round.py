@@ -27,7 +27,7 @@ from solver.placement.fit import Fit
 from solver.placement.greedy import PASSES, GreedyEnd, greedy
 from solver.placement.starts import JobStart
 from solver.policy.policy import Policy
-from solver.policy.reclaim import may_reclaim_fair_share
+from solver.policy.reclaim import may_reclaim_fair_share, preempts_within
 from solver.preemption.new_nomination import NewNomination
 from solver.queueing.demand import StartCandidate, SubLayer, Turn
 from solver.queueing.quota import lets_start
@@ -271,8 +271,11 @@ class FreedRound:
     def _lower(self, candidate: StartCandidate) -> Counter[GpuType]:
         """What its queue's work of lower priority holds."""
         known, own = self.policy.priority_class(candidate.job), Counter[GpuType]()
+        within = preempts_within(self.shares.tree, candidate.job.spec.queue)
+        # Of its own value there may be newer work.
+        least = (known.value if known else 0) + (within == "lower-or-newer")
         for (value, kind), milli in self.lower.get(candidate.job.spec.queue, {}).items():
-            if known is not None and value < known.value:
+            if known is not None and value < least and within != "never":
                 own[kind] += milli
         return own
 

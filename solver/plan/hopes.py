@@ -69,6 +69,8 @@ def _of_protection(reason: Protected) -> str:
             return f"a shorter {reason.by}{of_class}"
         case "preemptAfter":
             return f"a shorter preemptAfter{of_class or f' of queue {reason.queue}'}"
+        case "preemptWithin" | "reclaimedFor":
+            return f"another {reason.by} of queue {reason.queue}"
         case "evictionsPerDay":
             return f"more evictionsPerDay{of_class}"
         case "minGain":

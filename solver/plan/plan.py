@@ -165,8 +165,11 @@ class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
 class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     """The job runs and gives up `gpus` in this round, so that `to` can start.
 
-    Where it `keeps` some it is elastic, and goes on with them; else it waits again afterwards. `cpu`, `memory`: what a job gives up
-    that gives up no GPUs. `exceeds`: of one that crosses a line, whether it holds more CPU or memory than its GPUs carry.
+    Where it `keeps` some it is elastic, and goes on with them; else it waits again afterwards. `cpu`, `memory`: what a job gives
+    up that gives up no GPUs. `exceeds`: of one that crosses a line, whether it holds more CPU or memory than its GPUs carry.
+    `shared_by`: the queue inside whose guarantee `to` lies, which that shares with those below it; `origin`: where it says so, or
+    where the queue says that jobs of one value go by age; `older`: that `to` leaves it behind for that. `below`: the value
+    below which the queue of `to` takes back what others borrowed.
     """
 
     job: JobName
@@ -180,14 +183,25 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     cpu: Cpu = Cpu(0)
     memory: Memory = Memory(0)
     exceeds: bool = False
+    shared_by: QueueName | None = None
+    origin: str = ""
+    older: bool = False
+    below: int | None = None
 
     def __str__(self) -> str:
         by = ", by GPUs or by more CPU or memory than they carry" if self.exceeds else ""
         given = beside_gpus(self.cpu, self.memory) if self.cpu or self.memory else part_of(self.gpus, self.keeps)
         stays = f"job {self.to} stays inside that of {self.to_queue}"
+        takes, where = f"queue {self.to_queue} takes back its share", f" ({self.origin})" if self.origin else ""
+        first = f"is of the same value and was submitted first; preemptWithin{where} is lower-or-newer"
+        if self.below is not None:
+            takes = f"job {self.to} is of a higher value; reclaimBelow of queue {self.to_queue}{where} is {self.below}"
+        if self.shared_by is not None:
+            takes = f"queue {self.to_queue} takes back what queue {self.shared_by} shares{where}"
+            stays = f"job {self.to} stays inside what queue {self.shared_by} shares with {self.to_queue}{where}"
         why = {
-            "reclaim": f"queue {self.queue} had borrowed what it holds, and queue {self.to_queue} takes back its share",
-            "preempt": f"job {self.to} of the same queue has a higher priority",
+            "reclaim": f"queue {self.queue} had borrowed what it holds, and {takes}",
+            "preempt": f"job {self.to} of the same queue {first if self.older else 'has a higher priority'}",
             "turn": f"in queue {self.queue} jobs take turns, and it is that of job {self.to}",
             "straddle": f"it crosses the guarantee of queue {self.queue}{by}, and {stays}",
         }[self.means]

@@ -323,10 +323,18 @@ class GuaranteeFragmented(Reason, frozen=True, tag="guarantee-fragmented"):
 
 
 ProtectedBy = Literal[
-    "minRuntime", "coolDown", "evictionsPerDay", "preemptAfter", "minGain", "perRound", "disruptionBudget"
+    "minRuntime",
+    "coolDown",
+    "evictionsPerDay",
+    "preemptAfter",
+    "preemptWithin",
+    "reclaimedFor",
+    "minGain",
+    "perRound",
+    "disruptionBudget",
 ]
 """The field of the policy that protects a job; disruptionBudget: a PodDisruptionBudget of Kubernetes, which is not in it.
-preemptAfter: all are protected from a job that has not waited for so long."""
+preemptAfter: all are protected from a job that has not waited for so long. preemptWithin: `never`; reclaimedFor: `guaranteed`."""
 
 
 class Protected(Reason, frozen=True, tag="protected"):
@@ -334,7 +342,8 @@ class Protected(Reason, frozen=True, tag="protected"):
 
     `until`: from then on it may be; None: nobody knows. Where the waiting job is inside its guarantee that is no later than its
     reclaimWithin. `priority_class`: of the job that is protected. `more`: how many others the same protects. `budget`: of a
-    PodDisruptionBudget, which one. Of preemptAfter, `priority_class` or `queue` is what has the waiting job wait.
+    PodDisruptionBudget, which one. Of preemptAfter, `priority_class` or `queue` is what has the waiting job wait; of preemptWithin
+    and reclaimedFor, `queue` is that of the job that is protected.
     """
 
     by: ProtectedBy
@@ -357,6 +366,10 @@ class Protected(Reason, frozen=True, tag="protected"):
             case "preemptAfter":
                 whose = f"queue {self.queue}" if self.queue else f"class {self.priority_class}"
                 return f"{would} preemptAfter of {whose}{where} has this job wait first{until}"
+            case "preemptWithin":
+                return f"{would} preemptWithin of queue {self.queue}{where} is never"
+            case "reclaimedFor":
+                return f"{would} reclaimedFor of queue {self.queue}{where} is guaranteed: not for fair shares"
             case "perRound":
                 return f"{would} perRound{where} allows no more evictions{until}"
             case "disruptionBudget":

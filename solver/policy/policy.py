@@ -41,12 +41,18 @@ Reclaim = Literal["guaranteed", "fair-share"]
 """For what a queue may take back borrowed work of others: demand inside its guarantee, or inside its fair share as well."""
 
 
+PreemptWithin = Literal["never", "lower-priority", "lower-or-newer"]
+"""Which running jobs leave for a waiting one of the same queue: none; those of lower value; those of its value, too, that were
+submitted later.
+"""
+
+
 class Quota(Document, frozen=True):
     """What a queue may hold of one GPU type.
 
     `guaranteed` unset is the weighted share of what the parent has not given to other children; an explicit 0 is none.
     `max` unset is no ceiling, `per_user` unset no ceiling for a single user. `lendable` is the most of `guaranteed` that others
-    may borrow; unset: all of it.
+    may borrow; unset: all of it. `shared`: what is guaranteed here is claimed by any queue below, beyond its own guarantee too.
     `origin` is the place in Git (`file:line`), for messages only.
     """
 
@@ -56,6 +62,7 @@ class Quota(Document, frozen=True):
     per_user: MilliGpu | None = None
     lendable: MilliGpu | None = None
     origin: str = ""
+    shared: bool = False
 
 
 UnlistedNamespaces = Literal["allowed", "refused"]
@@ -118,12 +125,15 @@ class QueueAccess(Document, frozen=True):
 class Queue(Document, frozen=True):
     """One node of the quota tree. Jobs are submitted to leaves. `priority_classes` unset lets in any class.
 
-    `reclaim` and `reclaim_within` unset are what the queue above says, at the top the SchedulingPolicy.
-    `ordering` unset is that of the queue above; a root's is by priority, not strict.
-    `convergence` unset is what the queue above says, at the top the SchedulingPolicy. `host_quota`: what it may hold of CPU and
-    memory. `preempt_after`: how long its jobs wait before others leave for them, unless their class says so; unset: as the queue
-    above says, at the top not at all. `pools`: the only pools that its jobs, and those below it, may be on; unset: any that the
-    queue above may use.
+    `reclaim` and `reclaim_within` unset are what the queue above says, at the top the SchedulingPolicy. `ordering` unset is that
+    of the queue above; a root's is by priority, not strict. `convergence` unset is what the queue above says, at the top the
+    SchedulingPolicy. `host_quota`: what it may hold of CPU and memory. `preempt_after`: how long its jobs wait before others leave
+    for them, unless their class says so; unset: as the queue above says, at the top not at all. `preempt_within`: which jobs of
+    the queue leave for others of it; unset: as the queue above says, at the top those of lower value. `reclaimed_for`: for what
+    others take back what it holds above its guarantee; unset: as the queue above says, at the top for fair shares too.
+    `reclaim_below`: its jobs take what others hold above their fair shares, where that is of a value below this and below theirs;
+    unset: as the queue above says, at the top nothing. `pools`: the only pools that its jobs, and those below it, may be on;
+    unset: any that the queue above may use.
     """
 
     name: QueueName
@@ -141,6 +151,9 @@ class Queue(Document, frozen=True):
     host_quota: tuple[HostQuota, ...] = ()
     pools: tuple[str, ...] | None = None
     preempt_after: Duration | None = None
+    preempt_within: PreemptWithin | None = None
+    reclaimed_for: Reclaim | None = None
+    reclaim_below: int | None = None
 
     def host_quota_for(self, resource: Resource) -> HostQuota | None:
         """The entry for CPU or memory, if there is one."""

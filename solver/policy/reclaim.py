@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import Job, QueueName
-from solver.policy.policy import Policy, PriorityClass, Queue
+from solver.policy.policy import Policy, PreemptWithin, PriorityClass, Queue, Reclaim
 from solver.policy.tree import QueueTree
 
 
@@ -24,6 +24,28 @@ def budgets_hold_for(policy: Policy, tree: QueueTree, queue: QueueName) -> Durat
     """How long PodDisruptionBudgets may delay work inside the queue's guarantee."""
     said = policy.scheduling.evictions.disruption_budgets_hold_for
     return reclaim_within(policy, tree, queue) if said is None else said
+
+
+def preempts_within(tree: QueueTree, queue: QueueName) -> PreemptWithin:
+    """Which running jobs of a queue leave for one that waits there."""
+    said = (tree.by_name[name].preempt_within for name in tree.path(queue))
+    return next((mode for mode in said if mode), "lower-priority")
+
+
+def reclaimed_for(tree: QueueTree, queue: QueueName) -> Reclaim:
+    """For what others may take back what a queue holds above its guarantee."""
+    said = (tree.by_name[name].reclaimed_for for name in tree.path(queue))
+    return next((mode for mode in said if mode), "fair-share")
+
+
+def reclaims_below(tree: QueueTree, queue: QueueName, known: PriorityClass | None) -> int | None:
+    """Below which value work that others borrowed leaves for a job of a queue and class, beyond fair shares; None: none does.
+
+    Values of scope `cluster` alone compare across queues.
+    """
+    said = (tree.by_name[name].reclaim_below for name in tree.path(queue))
+    below = next((value for value in said if value is not None), None)
+    return min(below, known.value) if below is not None and known is not None and known.scope == "cluster" else None
 
 
 def has_it_wait(policy: Policy, tree: QueueTree, job: Job) -> PriorityClass | Queue | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from solver.model.cluster import GpuType
@@ -34,6 +35,7 @@ class QueueTree:
     _paths: dict[QueueName, tuple[QueueName, ...]] = field(default_factory=dict)
     _lines: dict[tuple[QueueName, GpuType], tuple[QuotaLine, ...]] = field(default_factory=dict)
     _below_lines: dict[QuotaLine, tuple[QuotaLine, ...]] = field(default_factory=dict)
+    _sharing: dict[QuotaLine, QuotaLine | None] = field(default_factory=dict)
     _upwards: dict[GpuType, tuple[tuple[QuotaLine, tuple[QuotaLine, ...]], ...]] = field(default_factory=dict)
 
     @classmethod
@@ -69,6 +71,29 @@ class QueueTree:
             children = self.children.get(line.queue, ())
             known = self._below_lines[line] = tuple(QuotaLine(child.name, line.gpu_type) for child in children)
         return known
+
+    @cached_property
+    def shares_any(self) -> bool:
+        """Whether any queue shares a guarantee with those below it."""
+        return any(entry.shared for queue in self.by_name.values() for entry in queue.quota)
+
+    @cached_property
+    def reclaims_by_value(self) -> bool:
+        """Whether any queue takes back what others borrowed by its value."""
+        return any(queue.reclaim_below is not None for queue in self.by_name.values())
+
+    def sharing(self, line: QuotaLine) -> QuotaLine | None:
+        """The line above one whose guarantee the queues below it share; of several the highest."""
+        if line not in self._sharing:
+            above = self.lines(*line)[1:]
+            entries = ((known, self.by_name[known.queue].quota_for(line.gpu_type)) for known in reversed(above))
+            self._sharing[line] = next((known for known, entry in entries if entry is not None and entry.shared), None)
+        return self._sharing[line]
+
+    def origin_of(self, line: QuotaLine) -> str:
+        """Where in Git a queue speaks of a type; "" where it does not."""
+        entry = self.by_name[line.queue].quota_for(line.gpu_type)
+        return entry.origin if entry else ""
 
     def upwards(self, gpu_type: GpuType) -> tuple[tuple[QuotaLine, tuple[QuotaLine, ...]], ...]:
         """All lines of a type, each after those right below it, which stand beside it."""

@@ -135,7 +135,7 @@ class Attempts:
     def lies_inside(self, request: PlacementRequest, leaving: Leaving) -> bool:
         """Whether the preemptor would be inside its share. Its own queue's work makes room there; that of others below a max."""
         queue, option = request.candidate.job.spec.queue, request.option
-        if request.tier == "fair" and request.candidate.is_inside_only(option):
+        if request.tier != "entitled" and request.candidate.is_inside_only(option):
             return False
         gone = leaving.get(queue, {})
         # Lower work stands behind it: `could_displace` has said so.

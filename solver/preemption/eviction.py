@@ -24,7 +24,13 @@ from solver.placement.placement import PlacedGang, has_place, least_tasks
 from solver.placement.starts import JobStart
 from solver.policy.harm import Evictions
 from solver.policy.policy import Policy
-from solver.policy.reclaim import budgets_hold_for, may_reclaim_fair_share, preempts_from, reclaim_within
+from solver.policy.reclaim import (
+    budgets_hold_for,
+    may_reclaim_fair_share,
+    preempts_from,
+    reclaim_within,
+    reclaims_below,
+)
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import ConsolidationSearch, Move
@@ -38,7 +44,7 @@ from solver.quota.entitlement import Charge, charge_of_tasks
 from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_guarantees import HeldAlone
 from solver.quota.users import beside_least
-from solver.quota.vacated import Tier, holds_more
+from solver.quota.vacated import COUNTED, GUARANTEED, Tier, holds_more
 from solver.quota.victims import PreemptorJob, Victim
 
 
@@ -99,8 +105,9 @@ class Preemptor:
     def serve(self, candidate: StartCandidate, tier: Tier) -> None:
         """Start a preemptor where it can now, else promise it its devices with the least harm found, if there are any for it."""
         preemptor = self.preemptor(candidate, tier)
-        alike = (candidate.likeness, tier, preemptor.overdue, preemptor.past_budgets, preemptor.waited)
-        if (candidate.inside_only and tier == "fair" and preemptor.has_gpus) or self._unserved.fails_again(
+        seniority = self.attempts.evictable.rules.seniority(candidate.job, preemptor.base_priority)
+        alike = (candidate.likeness, tier, preemptor.overdue, preemptor.past_budgets, preemptor.waited, seniority)
+        if (candidate.inside_only and tier != "entitled" and preemptor.has_gpus) or self._unserved.fails_again(
             candidate, alike
         ):
             return
@@ -115,7 +122,7 @@ class Preemptor:
         self.give(found, claimed)
         if found.victims:
             self._name_once()
-        if tier == "entitled":
+        if tier in GUARANTEED:
             self._lend(found)
 
     def give(self, found: PreemptionResult, claimed: FreeCapacity | None) -> JobStart:
@@ -143,7 +150,7 @@ class Preemptor:
 
     def would_serve(self, candidate: StartCandidate, tier: Tier) -> PreemptionResult | None:
         """What a preemptor would get, without giving it that; None: nothing."""
-        if candidate.inside_only and tier == "fair":
+        if candidate.inside_only and tier != "entitled":
             return None
         with self.attempts.room.trying(), self.attempts.soon.trying():
             return self._find(candidate, self.preemptor(candidate, tier), tier)[0]
@@ -156,7 +163,7 @@ class Preemptor:
         inside = [request for request in requests if self.attempts.lies_inside(request, {})]
         allowed = [request for request in inside if self.attempts.is_below_limits(request, {})]
         found, claimed = self._as_it_is(allowed or self._firm(candidate, tier))
-        if found is None and not inside:
+        if found is None and not inside and tier in COUNTED:
             found, claimed = self._before_lower_work(requests, preemptor)
         if requests and found is None:
             found = next(self._with_harm(requests, allowed, preemptor, tier), None)
@@ -168,7 +175,7 @@ class Preemptor:
         """
         guarantees = self.attempts.evictable.rules.host_guarantees.beside_more(self._promised_without_gpus())
         is_inside = guarantees.lies_inside(HeldAlone(preemptor.job.spec.queue, beside_least(preemptor.job.spec)))
-        if is_inside != (tier == "entitled"):
+        if tier not in COUNTED or is_inside != (tier == "entitled"):
             return
         side = self.givers.everybody(preemptor, straddling=False) if is_inside else self.givers.own(preemptor)
         for option in candidate.options:
@@ -355,11 +362,13 @@ class Preemptor:
         min_gain = self._min_gain(preemptor)
         if min_gain:
             side = self.givers.no_larger(side, ceil(sum(request.option.charge.values()) / min_gain))
-        if request.tier == "entitled":
+        if request.tier in GUARANTEED:
             yield side
             return
         above = self.givers.above_shares(side, request, self.attempts.headroom)
         yield above
+        if request.tier == "value":
+            return
         fairly = self.givers.fairly(side, request, self.attempts.headroom)
         if not np.array_equal(above.places, fairly.places):  # else it is the same search, and as vain
             yield fairly
@@ -372,8 +381,11 @@ class Preemptor:
         if not self.may_reclaim(preemptor, tier):
             yield own
             return
-        straddling = tier == "entitled"
-        everybody = self.givers.everybody(preemptor, straddling=straddling)
+        straddling = tier in GUARANTEED
+        everybody = self.givers.everybody(preemptor, straddling=straddling, fair=not straddling)
+        if tier == "value":
+            yield everybody
+            return
         if preemptor.exceeds:
             # What it asks for beyond its GPUs' share may come free with GPUs alone.
             yield self.givers.with_gpus(everybody)
@@ -389,7 +401,9 @@ class Preemptor:
     def may_reclaim(self, preemptor: PreemptorJob, tier: Tier) -> bool:
         """Whether other queues' work may leave for it at all."""
         tree = self.attempts.evictable.rules.tree
-        return tier == "entitled" or may_reclaim_fair_share(self.policy, tree, preemptor.job.spec.queue)
+        if tier == "value":
+            return preemptor.below is not None
+        return tier in GUARANTEED or may_reclaim_fair_share(self.policy, tree, preemptor.job.spec.queue)
 
     def _by_moving(self, requests: Sequence[PlacementRequest]) -> Iterator[PreemptionResult]:
         """Who moves keeps what it has: that takes from nobody."""
@@ -410,7 +424,7 @@ class Preemptor:
         if queue not in self._within:
             self._within[queue] = reclaim_within(self.policy, tree, queue), budgets_hold_for(self.policy, tree, queue)
         overdue, past_budgets = (
-            tier == "entitled" and self.snapshot.time >= job.submitted_at.after(within)
+            tier in GUARANTEED and self.snapshot.time >= job.submitted_at.after(within)
             for within in self._within[queue]
         )
         carried = self.attempts.evictable.rules.host.shares
@@ -419,7 +433,16 @@ class Preemptor:
         # Who grows runs, and waits for nothing.
         opens = None if candidate.sub_layer.growth else preempts_from(self.policy, tree, job)
         waited = opens is None or self.snapshot.time >= opens
-        return PreemptorJob(job, known.value if known else 0, overdue, exceeds, has_gpus, past_budgets, waited)
+        value, source = known.value if known else 0, self._claims_from(candidate) if tier == "shared" else None
+        below = reclaims_below(tree, queue, known) if tier == "value" else None
+        return PreemptorJob(job, value, overdue, exceeds, has_gpus, past_budgets, waited, source, below)
+
+    def _claims_from(self, candidate: StartCandidate) -> QueueName | None:
+        """The queue above whose shared guarantee it may claim; of several, one for each type, the highest."""
+        tree, queue = self.attempts.evictable.rules.tree, candidate.job.spec.queue
+        kinds = {kind for option in candidate.options for kind in option.charge}
+        sharing = {line.queue for kind in kinds if (line := tree.sharing(QuotaLine(queue, kind))) is not None}
+        return next((name for name in reversed(tree.path(queue)) if name in sharing), None)
 
     def _keeps_to_limits(self, found: PreemptionResult, preemptor: PreemptorJob) -> bool:
         """Blast radius and gain; neither delays a guarantee that has waited for long enough."""
@@ -452,8 +475,8 @@ class Preemptor:
     def _is_fair(self, found: PreemptionResult) -> bool:
         """Above a guarantee, work of others is taken back only where the least served become better served."""
         request = found.request
-        if request.tier == "entitled":
-            return True
+        if request.tier != "fair":
+            return True  # By its value it was offered nothing but what queues hold above their fair shares.
         queue, headroom = request.candidate.job.spec.queue, self.attempts.headroom
         losses = [(v.holder.job.spec.queue, v.holder.charge) for v in found.victims if v.means == "reclaim"]
         return only_above_shares(headroom, queue, losses) and fairer(headroom, queue, request.option.charge, losses)

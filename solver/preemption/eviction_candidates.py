@@ -172,7 +172,7 @@ class EvictionCandidates:
             lower = self._priority[own] < preemptor.base_priority + is_part
             # No GPU leaves for work without GPUs.
             yields = self._preemptible[own] & (preemptor.has_gpus | self.rules.host.alone[own])
-            below = own[yields & lower]
+            below = own[yields & self._junior(own, lower, preemptor)]
             freely = self._free(overdue=preemptor.overdue, past_budgets=preemptor.past_budgets, waited=preemptor.waited)
             found = [self._place[PREEMPT, below[freely[below]]]]
             if self._takes_turn(preemptor):
@@ -189,11 +189,24 @@ class EvictionCandidates:
             self._known[key] = np.sort(np.concatenate(found))
         return self._known[key]
 
+    def _junior(self, own: Ints, lower: Mask, preemptor: PreemptorJob) -> Mask:
+        """Of work of a preemptor's queue, what leaves for it: what is lower by value, as far as the queue says nothing else."""
+        within = self.rules.within.get(preemptor.job.spec.queue)
+        if within is None or (within == "never" and "preemptWithin" in self.rules.without):
+            return lower
+        if within == "never":
+            return np.zeros(len(own), dtype=bool)
+        holders = (self.allocations.holders[number] for number in own.tolist())
+        newer = [holder.job.submitted_at > preemptor.job.submitted_at for holder in holders]
+        junior: Mask = lower | ((self._priority[own] == preemptor.base_priority) & np.array(newer, dtype=bool))
+        return junior
+
     def likeness(self, preemptor: PreemptorJob) -> object:
         """The same for preemptors for whom the same may have to leave."""
         turn = preemptor.job.name if self._takes_turn(preemptor) else None
         claims = preemptor.overdue, preemptor.past_budgets, preemptor.exceeds, preemptor.has_gpus, preemptor.waited
-        return preemptor.job.spec.queue, preemptor.base_priority, claims, turn
+        seniority = self.rules.seniority(preemptor.job, preemptor.base_priority)
+        return preemptor.job.spec.queue, seniority, claims, preemptor.claims_from, preemptor.below, turn
 
     def _takes_turn(self, preemptor: PreemptorJob) -> bool:
         return preemptor.job.name in self.rules.precedence.in_turn
@@ -204,6 +217,13 @@ class EvictionCandidates:
         From one that has not `waited` for long enough everybody is protected.
         """
         return ((~self._protected & waited) | overdue) & (~self._held | past_budgets)
+
+    def _kept_from_shares(self) -> Mask:
+        """By number, whose queue gives nothing for fair shares of others."""
+        kept = np.zeros(len(self.allocations.holders), dtype=bool)
+        for queue in self.rules.not_for_shares if "reclaimedFor" not in self.rules.without else ():
+            kept[self.allocations.own.get(queue, slice(0, 0))] = True
+        return kept
 
     def _numbers(self, queue: QueueName) -> Ints:
         own = self.allocations.own[queue]
@@ -219,6 +239,8 @@ class EvictionCandidates:
         exceeds: bool = False,
         has_gpus: bool = True,
         waited: bool = True,
+        fair: bool = False,
+        value_below: int | None = None,
     ) -> Ints:
         """Work of other queues: of those below the parent of a branch on the preemptor's path, but not in it.
 
@@ -226,9 +248,10 @@ class EvictionCandidates:
         `straddling` False: nobody who is in part inside a guarantee. `exceeds`: the preemptor asks for more CPU or memory than its
         GPUs carry; then it takes nothing from jobs that hold more than theirs carry, and are inside their guarantees by GPUs.
         `has_gpus` False: the preemptor has no GPUs, so nobody leaves for it that has some. `waited` False: it has not waited for
-        long enough yet.
+        long enough yet. `fair`: it takes for its fair share, or by its value.
+        `value_below`: of that, work of a lower value of scope `cluster`.
         """
-        key = (branch, overdue, past_budgets, straddling, exceeds, has_gpus, waited)
+        key = (branch, overdue, past_budgets, straddling, exceeds, has_gpus, waited, fair, value_below)
         if key not in self._known:
             path, below = self.rules.tree.path(branch), self.allocations.below
             around = below[path[1]] if len(path) > 1 else slice(0, len(self.allocations.holders))
@@ -236,6 +259,11 @@ class EvictionCandidates:
                 [np.arange(around.start, below[branch].start), np.arange(below[branch].stop, around.stop)]
             )
             may = (self._evictable & self._free(overdue=overdue, past_budgets=past_budgets, waited=waited))[numbers]
+            if fair:
+                may &= ~self._kept_from_shares()[numbers]
+            if value_below is not None:
+                compares = (self.allocations.holders[n].priority_class.scope == "cluster" for n in numbers.tolist())
+                may &= (self._priority[numbers] < value_below) & np.fromiter(compares, dtype=bool, count=len(numbers))
             numbers = numbers[may & (has_gpus | self.rules.host.alone[numbers])]
             standing = self._standing[numbers, len(path) - 1] if len(numbers) else numbers
             found = [self._place[RECLAIM, numbers[standing == BORROWED]]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,16 +11,27 @@ from solver.model.arrays import Ints
 from solver.model.quantities import Duration, Instant
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
-from solver.model.workload import JobName, QueueName
-from solver.policy.policy import Policy
+from solver.model.workload import Job, JobName, QueueName
+from solver.policy.policy import Policy, PreemptWithin
 from solver.policy.precedence import Precedence
+from solver.policy.reclaim import may_reclaim_fair_share, preempts_within, reclaimed_for
 from solver.policy.tree import QueueTree
 from solver.quota.allocation_table import AllocationTable
 from solver.quota.borrowing import borrowing_of
 from solver.quota.entitlement import Shares
 from solver.quota.host_guarantees import HostGuarantees, host_guarantees_of
 from solver.quota.host_shares import HostBorrowing, HostShares
-from solver.quota.victims import BORROWED, INSIDE, STANDINGS, Holder, Standing, Victim, gangs_of, lost_gpu_s
+from solver.quota.victims import (
+    BORROWED,
+    INSIDE,
+    STANDINGS,
+    Holder,
+    PreemptorJob,
+    Standing,
+    Victim,
+    gangs_of,
+    lost_gpu_s,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +43,8 @@ class EvictionRules:
     queue and base priority, the place of that among those of the queue; `rank`: the same by holder. `host`: what is held of CPU
     and memory beyond what GPUs carry; `host_guarantees`: what is left of both for work without GPUs.
     `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these. `staying`: jobs that are not
-    to leave.
+    to leave. `within`: of queues in which not lower priority alone decides who leaves for whom, what does. `not_for_shares`: queues
+    whose work leaves for no fair share of others. `for_guarantees`: queues that take nothing back for fair shares, nor any below.
     """
 
     now: Instant
@@ -47,6 +59,9 @@ class EvictionRules:
     host_guarantees: HostGuarantees
     without: frozenset[str] = frozenset()
     staying: frozenset[JobName] = frozenset()
+    within: Mapping[QueueName, PreemptWithin] = field(default_factory=dict)
+    not_for_shares: frozenset[QueueName] = frozenset()
+    for_guarantees: frozenset[QueueName] = frozenset()
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, shares: Shares, kept: RoundCache | None = None) -> EvictionRules:
@@ -65,12 +80,25 @@ class EvictionRules:
         return cls(
             *(snapshot.time, shares.tree, allocations, standing, ranks, rank),
             *(restart_cost, precedence, host, host_guarantees),
+            within=_said_within(shares.tree),
+            not_for_shares=_not_for_shares(shares.tree),
+            for_guarantees=_for_guarantees(policy, shares.tree),
         )
 
     @property
     def holders(self) -> tuple[Holder, ...]:
         """All of them, by number."""
         return self.allocations.holders
+
+    def seniority(self, job: Job, base_priority: int) -> tuple[int, int]:
+        """Who of a queue has others of it leave: those whose seniority is less."""
+        goes_by_age = self.within.get(job.spec.queue) == "lower-or-newer"
+        return base_priority, -int(job.submitted_at) if goes_by_age else 0
+
+    def branches(self, preemptor: PreemptorJob) -> tuple[QueueName, ...]:
+        """The queues on a preemptor's path, from its own up, beside which work of others may leave for it."""
+        path = self.tree.path(preemptor.job.spec.queue)
+        return path if preemptor.claims_from is None else path[path.index(preemptor.claims_from) :]
 
     def whole(self, holder: Holder) -> tuple[Holder, ...]:
         """What leaves with a holder: with what a gang can't do without, everything that it holds."""
@@ -100,6 +128,27 @@ class EvictionRules:
     def lost_gpu_s(self, holder: Holder) -> float:
         """What evicting it now throws away, in GPU-seconds."""
         return lost_gpu_s(holder, self.now, self.restart_cost)
+
+
+def _said_within(tree: QueueTree) -> dict[QueueName, PreemptWithin]:
+    if not any(queue.preempt_within for queue in tree.by_name.values()):
+        return {}
+    modes = {name: preempts_within(tree, name) for name in tree.by_name}
+    return {name: mode for name, mode in modes.items() if mode != "lower-priority"}
+
+
+def _not_for_shares(tree: QueueTree) -> frozenset[QueueName]:
+    if not any(queue.reclaimed_for for queue in tree.by_name.values()):
+        return frozenset()
+    return frozenset(name for name in tree.by_name if reclaimed_for(tree, name) == "guaranteed")
+
+
+def _for_guarantees(policy: Policy, tree: QueueTree) -> frozenset[QueueName]:
+    """What such queues give up to higher values they do not take back."""
+    if not tree.reclaims_by_value:
+        return frozenset()
+    others = {name for name in tree.by_name if may_reclaim_fair_share(policy, tree, name)}
+    return frozenset(tree.by_name) - {above for name in others for above in tree.path(name)}
 
 
 def _ranks(allocations: AllocationTable) -> tuple[dict[tuple[QueueName, int], int], Ints]:

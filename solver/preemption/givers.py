@@ -101,11 +101,11 @@ class Givers:
             self._at_first[key] = self.own(preemptor).charges
         return self._at_first[key]
 
-    def everybody(self, preemptor: PreemptorJob, *, straddling: bool) -> VictimSet:
-        """Those of all other queues, too."""
+    def everybody(self, preemptor: PreemptorJob, *, straddling: bool, fair: bool = False) -> VictimSet:
+        """Those of all other queues, too; `fair`: that give something for fair shares."""
 
         def found() -> Ints:
-            branches = self.evictable.rules.tree.path(preemptor.job.spec.queue)
+            branches = self.evictable.rules.branches(preemptor)
             others = [
                 self.evictable.beside(
                     branch,
@@ -115,12 +115,16 @@ class Givers:
                     exceeds=preemptor.exceeds,
                     has_gpus=preemptor.has_gpus,
                     waited=preemptor.waited,
+                    fair=fair,
+                    value_below=preemptor.below,
                 )
                 for branch in branches
             ]
-            return np.sort(np.concatenate([self.evictable.of_its_own(preemptor), *others]))
+            # By its value it takes from others alone.
+            own = [self.evictable.of_its_own(preemptor)] if preemptor.below is None else []
+            return np.sort(np.concatenate([*own, *others]))
 
-        return self._left((self.evictable.likeness(preemptor), straddling), found)
+        return self._left((self.evictable.likeness(preemptor), straddling, fair), found)
 
     def own_inside_last(self, preemptor: PreemptorJob, *, straddling: bool) -> VictimSet:
         """Those of all other queues, and of the preemptor's own all that does not lie inside its queue's share."""
@@ -179,7 +183,8 @@ class Givers:
                 yield line
 
     def above_shares(self, side: VictimSet, request: PlacementRequest, headroom: QuotaHeadroom) -> VictimSet:
-        """Of some who may give way as many as their queues hold above their fair shares, the least harmful first.
+        """Of some who may give way as many as their queues hold above their fair shares, the least harmful first; for a higher
+        value any of queues that take nothing back for fair shares.
 
         So who is at its share is passed over, and no search ends with it (DESIGN section 5, amendment 6).
         """
@@ -196,6 +201,8 @@ class Givers:
                 below = held.below[line.queue]
                 may_leave = held_below[below.stop] - held_below[below.start]
                 if not may_leave or line.queue in path:
+                    continue
+                if request.tier == "value" and line.queue in self.evictable.rules.for_guarantees:
                     continue
                 used = headroom.shares.used.get(line, 0) + headroom.taken.get(line, 0)
                 above = used - headroom.shares.fair.get(line, 0)

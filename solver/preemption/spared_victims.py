@@ -29,7 +29,7 @@ from solver.quota.entitlement import QuotaHeadroom, Shares
 from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import HostLine, UserRoom
-from solver.quota.vacated import Tier
+from solver.quota.vacated import Tier, lines_of
 from solver.quota.victims import Victim
 
 TRIED_MAX = 40
@@ -234,6 +234,10 @@ class SparedVictims:
             return True
         if not known.victims and not known.moves:
             return not start.inside_only
+        if known.tier == "value":
+            return True
+        if known.tier == "shared" and lines_of(headroom, "shared").holds(start.queue, start.charge):
+            return True
         is_fair = headroom.fair.holds(start.queue, start.charge)
         return is_fair and (known.tier == "fair" or self._is_claimed_fairly(known, nominations))
 
@@ -248,7 +252,8 @@ class SparedVictims:
         others = charges_of(victim for other in nominations if other is not known for victim in other.victims)
         before = QuotaHeadroom(self.shares.without(others.items()))
         losses = [(v.holder.job.spec.queue, v.holder.charge) for v in known.victims if v.means == "reclaim"]
-        is_lawful = all(victim.means != "straddle" for victim in known.victims)
+        not_for_shares = self.evictable.rules.not_for_shares
+        is_lawful = all(v.means != "straddle" and v.holder.job.spec.queue not in not_for_shares for v in known.victims)
         gain = known.start.charge
         return is_lawful and only_above_shares(before, queue, losses) and fairer(before, queue, gain, losses)
 

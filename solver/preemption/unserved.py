@@ -10,9 +10,9 @@ from solver.model.cluster import GpuType
 from solver.queueing.demand import StartCandidate
 from solver.quota.vacated import Tier
 
-Alike = tuple[int, Tier, bool, bool, bool]
+Alike = tuple[int, Tier, bool, bool, bool, tuple[int, int]]
 """The same for preemptors of one sub-layer who can have the same: likeness, tier, whether a guarantee may pass over what protects
-others, and over PodDisruptionBudgets, and whether they have waited for as long as they have to."""
+others, and over PodDisruptionBudgets, whether they have waited for as long as they have to, and their seniority in their queue."""
 
 
 @dataclass(slots=True)

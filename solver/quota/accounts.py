@@ -14,7 +14,9 @@ from solver.quota.users import CapLine
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """`shares` are over the other fields, and follow them; what is fair is not among them, for that depends on who waits."""
+    """`shares` are over the other fields, and follow them; what is fair is not among them, for that depends on who waits; nor what
+    queues claim of guarantees that are shared, which complete rounds alone decide.
+    """
 
     shares: Shares
     _used: dict[QuotaLine, int]
@@ -28,7 +30,8 @@ class Accounts:
         used, inside, by_user = dict(shares.used), dict(shares.inside), dict(shares.users.used)
         beside = dict(shares.cluster.held_beside)
         users, cluster = replace(shares.users, used=by_user), replace(shares.cluster, held_beside=beside)
-        followed = replace(shares, used=used, inside=inside, users=users, cluster=cluster, fair={}, inside_fair={})
+        followed = replace(shares, used=used, inside=inside, users=users, cluster=cluster)
+        followed = replace(followed, fair={}, inside_fair={}, common={}, inside_common={})
         return cls(followed, used, inside, by_user, beside)
 
     def copy(self) -> Accounts:

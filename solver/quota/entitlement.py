@@ -15,7 +15,7 @@ from solver.policy.precedence import Precedence
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import TypeWeights
 from solver.quota.dominance import ClusterTotals
-from solver.quota.guarantees import guarantees
+from solver.quota.guarantees import common_limits, guarantees
 from solver.quota.held_use import NEVER, HeldByLines, HeldUse
 from solver.quota.lending import Lending, Weights, lending_of
 from solver.quota.usage import gpus_on_average
@@ -36,11 +36,12 @@ class ServedOrder(NamedTuple):
 class Shares:
     """Guarantees, max, use and fair shares of every queue, per GPU type, in milli-GPU.
 
-    `max` holds only lines that have one. `users`: what each single user may hold. `inside`: the part of the use
-    that lies inside the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in
-    nobody's way. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
-    (quota/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that
-    go by cost. `lending`: what is kept back for its owners. `served`: who gets what can't be divided.
+    `max` holds only lines that have one. `users`: what each single user may hold. `inside`: the part of the use that lies inside
+    the guarantees of every queue from the user's up to this one; the rest is borrowed and stands in nobody's way. `common`: what
+    may be claimed of guarantees that queues share with those below them, and `inside_common` what is held inside that; empty where
+    none is shared. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
+    (quota/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that go
+    by cost. `lending`: what is kept back for its owners. `served`: who gets what can't be divided.
     """
 
     tree: QueueTree
@@ -55,12 +56,15 @@ class Shares:
     precedence: Precedence = field(default_factory=Precedence)
     lending: Lending = field(default_factory=Lending)
     served: Mapping[QueueName, ServedOrder] = field(default_factory=dict)
+    common: Mapping[QuotaLine, int] = field(default_factory=dict)
+    inside_common: Mapping[QuotaLine, int] = field(default_factory=dict)
 
     def holding(self, used: Mapping[QuotaLine, int]) -> Shares:
         """The same shares under another use."""
         inside = inside_lines(self.tree, self.guaranteed, used)
         inside_fair = inside_lines(self.tree, self.fair, used) if self.fair else {}
-        return replace(self, used=used, inside=inside, inside_fair=inside_fair)
+        inside_common = inside_lines(self.tree, self.common, used) if self.common else {}
+        return replace(self, used=used, inside=inside, inside_fair=inside_fair, inside_common=inside_common)
 
     def with_fair(self, fair: Mapping[QuotaLine, int]) -> Shares:
         """The same shares once it is known what is fair."""
@@ -69,6 +73,7 @@ class Shares:
     def without(self, gone: Iterable[tuple[QueueName, Charge]]) -> Shares:
         """The same shares once these holders have left."""
         used, inside, inside_fair = dict(self.used), dict(self.inside), dict(self.inside_fair)
+        inside_common = dict(self.inside_common)
         for queue, charge in gone:
             for gpu_type, milli in charge.items():
                 lines = self.tree.lines(queue, gpu_type)
@@ -77,7 +82,9 @@ class Shares:
                 add_up_again(self.tree, lines, self.guaranteed, used, inside)
                 if self.fair:
                     add_up_again(self.tree, lines, self.fair, used, inside_fair)
-        return replace(self, used=used, inside=inside, inside_fair=inside_fair)
+                if self.common:
+                    add_up_again(self.tree, lines, self.common, used, inside_common)
+        return replace(self, used=used, inside=inside, inside_fair=inside_fair, inside_common=inside_common)
 
     def beside(self, more: Iterable[tuple[QueueName, Charge]]) -> Shares:
         """The same shares once this is held as well."""
@@ -95,6 +102,10 @@ class Shares:
         """Milli-GPU that new work may still take inside the guarantee of this one queue."""
         return max(0, self.guaranteed.get(line, 0) - self.inside.get(line, 0))
 
+    def common_room(self, line: QuotaLine) -> int:
+        """Milli-GPU that new work may still claim of what queues share with those below them, as far as this one queue goes."""
+        return max(0, self.common.get(line, 0) - self.inside_common.get(line, 0))
+
     def left_under_max(self, line: QuotaLine) -> int | None:
         """Milli-GPU that new work may still take under the max of this one queue; None: it has none."""
         queue_max = self.max.get(line)
@@ -106,6 +117,7 @@ def shares_of(snapshot: Snapshot, tree: QueueTree, kept: RoundCache | None = Non
     use = HeldUse.kept(kept)
     there, held = use.of_nodes(snapshot.nodes), use.of_jobs(snapshot)
     guaranteed, used = guarantees(tree, there.gpus), use_of_lines(tree, held)
+    common = common_limits(tree, guaranteed)
     return Shares(
         tree,
         guaranteed,
@@ -116,6 +128,8 @@ def shares_of(snapshot: Snapshot, tree: QueueTree, kept: RoundCache | None = Non
         ClusterTotals(there.gpus, there.beside, held.beside),
         lending=lending_of(snapshot, tree, guaranteed),
         served=_served_order_of(snapshot, tree, held.last_start),
+        common=common,
+        inside_common=inside_lines(tree, common, used) if common else {},
     )
 
 
@@ -271,12 +285,14 @@ class QuotaHeadroom:
     taken: dict[QuotaLine, int] = field(default_factory=dict)
     entitled: Inside = field(init=False)
     fair: Inside = field(init=False)
+    common: Inside = field(init=False)
     weights: Weights = field(init=False)
     starts: int = 0
 
     def __post_init__(self) -> None:
         self.entitled = Inside(self.shares.tree, self.shares.entitled_room)
         self.fair = Inside(self.shares.tree, self.shares.fair_room)
+        self.common = Inside(self.shares.tree, self.shares.common_room)
         self.weights = Weights.of(self.shares.tree, self.shares.lending, self.shares.used, self.taken)
 
     def under(self, shares: Shares) -> QuotaHeadroom:
@@ -285,6 +301,7 @@ class QuotaHeadroom:
         fair = Inside(shares.tree, shares.fair_room, dict(self.fair.taken))
         other = QuotaHeadroom(shares, dict(self.taken))
         other.entitled, other.fair = entitled, fair
+        other.common = Inside(shares.tree, shares.common_room, dict(self.common.taken))
         return other
 
     def blocking(self, queue: QueueName, charge: Charge) -> tuple[QuotaLine, ...]:
@@ -307,5 +324,7 @@ class QuotaHeadroom:
             for line in self.shares.tree.lines(queue, gpu_type):
                 self.taken[line] = self.taken.get(line, 0) + milli
         self.fair.take(queue, charge)
+        if self.shares.common:
+            self.common.take(queue, charge)
         self.weights.take(queue, charge)
         return self.entitled.take(queue, charge)

@@ -10,6 +10,9 @@ from solver.model.workload import QueueName
 from solver.policy.policy import Queue
 from solver.policy.tree import QueueTree, QuotaLine
 
+UNBOUNDED = 2**50
+"""Milli-GPU: more than there ever are."""
+
 
 def guarantees(tree: QueueTree, capacity: Mapping[GpuType, int]) -> dict[QuotaLine, int]:
     """Guaranteed milli-GPU of every queue and type.
@@ -22,6 +25,16 @@ def guarantees(tree: QueueTree, capacity: Mapping[GpuType, int]) -> dict[QuotaLi
     for gpu_type, milli in sorted(capacity.items()):
         _share_out(tree, None, gpu_type, milli, shares)
     return shares
+
+
+def common_limits(tree: QueueTree, guaranteed: Mapping[QuotaLine, int]) -> dict[QuotaLine, int]:
+    """What may be claimed on each line of guarantees that queues share with those below them: below such a queue nothing limits it.
+
+    {} where no queue shares any.
+    """
+    if not tree.shares_any:
+        return {}
+    return {line: milli if tree.sharing(line) is None else UNBOUNDED for line, milli in guaranteed.items()}
 
 
 def _share_out(

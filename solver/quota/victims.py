@@ -16,7 +16,7 @@ from solver.model.parts import in_parts, owner_of, place_in_gang
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobName, Phase
+from solver.model.workload import Job, JobName, Phase, QueueName
 from solver.policy.harm import MEANS, Means, Protection, TimedProtection
 from solver.policy.policy import Policy, PriorityClass
 from solver.quota.entitlement import Charge, charge_of_tasks
@@ -155,6 +155,8 @@ class PreemptorJob:
 
     `exceeds`: it asks for more CPU or memory than its GPUs carry. `has_gpus`: it asks for some. `past_budgets`: no
     PodDisruptionBudget may delay its guarantee any longer. `waited`: for as long as it has to before others leave for it.
+    `claims_from`: the queue whose guarantee it claims, which that shares with those below it: nobody below that queue leaves for
+    the claim but work of its own queue. `below`: it takes, by its value, work of a lower one.
     """
 
     job: Job
@@ -164,6 +166,8 @@ class PreemptorJob:
     has_gpus: bool = True
     past_budgets: bool = False
     waited: bool = True
+    claims_from: QueueName | None = None
+    below: int | None = None
 
     @property
     def patient(self) -> PreemptorJob:

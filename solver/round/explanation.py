@@ -26,7 +26,8 @@ from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.plan.reasons import AwaitsRelease, Outranked
 from solver.policy.harm import Means, Rule
-from solver.policy.policy import Policy
+from solver.policy.policy import Policy, Queue
+from solver.policy.tree import QuotaLine
 from solver.preemption.consolidation import Move
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.planned_evictions import PlannedEviction
@@ -165,6 +166,7 @@ class RoundExplanation:
 
     def _leaving(self) -> Iterator[Verdict]:
         preemptors = {promise.job.name: promise.job for promise in self.decision.promises}
+        tiers = {promise.job.name: promise.tier for promise in self.decision.promises}
         grow = {owner_of(promise.job.name) for promise in self.decision.growth_promises}
         preemptors |= {job.name: job for job in self.snapshot.jobs if job.name in grow}
         moves, crosses = self._moves(), any(known.by == "straddle" for known in self.leaving)
@@ -178,8 +180,43 @@ class RoundExplanation:
                 if name in moves:
                     yield _moving(moves[name], to)
                     continue
-                beside = _given_up_beside(known, carried)
-                yield Yields(name, queue, to.name, to.spec.queue, cast("Means", known.by), *gave, *beside)
+                beside, means = _given_up_beside(known, carried), cast("Means", known.by)
+                shared = (
+                    self._shared_with(to)
+                    if tiers.get(to.name) == "shared" and means in ("reclaim", "straddle")
+                    else None
+                )
+                older = self._goes_by_age(known.job, to) if means == "preempt" else None
+                tree = self.decision.shares.tree
+                by_value = self._reclaims(to) if tiers.get(to.name) == "value" else None
+                yield Yields(
+                    *(name, queue, to.name, to.spec.queue, means, *gave, *beside),
+                    shared_by=shared.queue if shared else None,
+                    origin=tree.origin_of(shared) if shared else said.origin if (said := older or by_value) else "",
+                    older=older is not None,
+                    below=by_value.reclaim_below if by_value else None,
+                )
+
+    def _reclaims(self, job: Job) -> Queue | None:
+        """What says below which value others' borrowed work leaves for a job."""
+        tree = self.decision.shares.tree
+        above = (tree.by_name[name] for name in tree.path(job.spec.queue))
+        return next((known for known in above if known.reclaim_below is not None), None)
+
+    def _goes_by_age(self, job: Job, to: Job) -> Queue | None:
+        """What says that jobs of one value go by age, where one leaves for another of its queue and value that came first."""
+        tree, classes = self.decision.shares.tree, [self.policy.priority_class(one) for one in (job, to)]
+        above = (tree.by_name[name] for name in tree.path(job.spec.queue))
+        said = next((known for known in above if known.preempt_within is not None), None)
+        same = len({known.value for known in classes if known is not None}) == 1
+        by_age = said is not None and said.preempt_within == "lower-or-newer"
+        return said if by_age and same and to.submitted_at < job.submitted_at else None
+
+    def _shared_with(self, job: Job) -> QuotaLine | None:
+        """The guarantee that a job which was promised something shares with others."""
+        (promise,) = (known for known in self.decision.promises if known.job.name == job.name)
+        lines = (QuotaLine(job.spec.queue, kind) for kind, milli in promise.start.charge.items() if milli)
+        return next(filter(None, map(self.decision.shares.tree.sharing, lines)), None)
 
     def _promised(self) -> Iterator[Verdict]:
         promised = [promise.job for promise in self.decision.promises]

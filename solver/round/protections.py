@@ -25,7 +25,7 @@ from solver.model.parts import owner_of
 from solver.model.quantities import Instant
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobName
+from solver.model.workload import Job, JobName, QueueName
 from solver.placement.starts import JobStart
 from solver.plan.reasons import Protected, ProtectedBy
 from solver.policy.policy import Policy, PriorityClass
@@ -47,7 +47,7 @@ from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import QuotaHeadroom
 from solver.quota.fairshare import to_spare
 from solver.quota.users import UserRoom
-from solver.quota.vacated import TIERS, Tier
+from solver.quota.vacated import TIERS, Tier, tiers_in
 from solver.quota.victims import ProtectionEnd, protected, protection_end
 from solver.round.decision import soon_free
 from solver.round.growing_gangs import awaited_types, kept_to_domains, missing_tasks, with_domains
@@ -60,7 +60,14 @@ CONSIDERED_MAX = 100
 SEARCHED_MAX = 20
 """Unlike ones of these for which is searched: where others are protected from many, the search takes longer than the round."""
 
-LIMITS: tuple[ProtectedBy, ...] = ("perRound", "minGain", "disruptionBudget", "evictionsPerDay")
+LIMITS: tuple[ProtectedBy, ...] = (
+    "perRound",
+    "minGain",
+    "disruptionBudget",
+    "evictionsPerDay",
+    "preemptWithin",
+    "reclaimedFor",
+)
 """What protects jobs and has no end of its own; evictionsPerDay, where it is 0."""
 
 ServingTurn = tuple[Instant, int, SubLayer, int, int]
@@ -160,6 +167,7 @@ def _protects_any(snapshot: Snapshot, policy: Policy) -> bool:
         limits.per_round is not None
         or limits.min_gain > 0
         or any(job.leaves == "not" for job in running)
+        or any(queue.preempt_within == "never" or queue.reclaimed_for == "guaranteed" for queue in policy.queues)
         or any(
             protected(job, known.protection, snapshot.time)
             for job in running
@@ -228,6 +236,8 @@ class ProtectedWaits:
             "minGain": limits.min_gain > 0,
             "disruptionBudget": any(holder.job.leaves == "not" for holder in holders),
             "evictionsPerDay": any(end.until is None for end in ends),
+            "preemptWithin": "never" in self._rules.within.values(),
+            "reclaimedFor": bool(self._rules.not_for_shares),
         }
         self._limits = tuple(limit for limit in LIMITS if applies[limit])
         self._lines = Lines(self.waiting)
@@ -361,7 +371,7 @@ class ProtectedWaits:
         self, candidate: StartCandidate, at: Instant, without: frozenset[ProtectedBy] = frozenset()
     ) -> tuple[Tier, PreemptionResult] | None:
         making = self._preemptor(at, without)
-        for tier in TIERS:
+        for tier in tiers_in(self._rules.tree):
             for making.strictly in (True, False) if self.has_program and can_serve(candidate) else (False,):
                 found = making.would_serve(candidate, tier)
                 if found is not None and (not self.has_program or self._is_lawful(found, making)):
@@ -377,7 +387,7 @@ class ProtectedWaits:
         known = self.policy.priority_class(found.request.candidate.job)
         if found.request.displaces and found.request.tier == "fair" and known is not None and not known.preemptible:
             return False
-        fairly = found.request.tier == "entitled" or _keeps_shares(found, self.headroom)
+        fairly = found.request.tier != "fair" or _keeps_shares(found, self.headroom)
         return fairly and _is_gpu_for_gpu(found) and not self._is_hurried(found, making)
 
     def _is_hurried(self, found: PreemptionResult, making: Preemptor) -> bool:
@@ -528,8 +538,22 @@ class ProtectedWaits:
         if limit == "disruptionBudget":
             held = [job for job in jobs.values() if job.leaves == "not"]
             return _of_budgets(held, until) if held else None
+        if limit in ("preemptWithin", "reclaimedFor"):
+            return self._of_queue(limit, jobs, found.request.candidate.job.spec.queue)
         names, origin = list(jobs), self.policy.scheduling.evictions.origin or self.policy.scheduling.origin
         return Protected(limit, names[0], until=until, origin=origin, more=len(names) - 1) if names else None
+
+    def _of_queue(self, limit: ProtectedBy, jobs: Mapping[JobName, Job], preemptor: QueueName) -> Protected | None:
+        """What the queue of a job says that would leave: of the preemptor's own, or of others."""
+        tree, own = self._rules.tree, limit == "preemptWithin"
+        kept = self._rules.within if own else self._rules.not_for_shares
+        names = [name for name, job in jobs.items() if job.spec.queue in kept and (job.spec.queue == preemptor) == own]
+        if not names:
+            return None
+        queue = jobs[names[0]].spec.queue
+        above = (tree.by_name[name] for name in tree.path(queue))
+        said = next(known for known in above if (known.preempt_within if own else known.reclaimed_for) is not None)
+        return Protected(limit, names[0], origin=said.origin, more=len(names) - 1, queue=said.name)
 
 
 def _is_gpu_for_gpu(found: PreemptionResult) -> bool:

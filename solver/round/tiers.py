@@ -35,7 +35,8 @@ from solver.placement.starts import JobStart, layer_names, layer_values
 from solver.placement.strain import strain_of
 from solver.plan.plan import Certificate
 from solver.policy.policy import Policy
-from solver.policy.reclaim import preempts_from
+from solver.policy.reclaim import preempts_from, reclaims_below
+from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import ConsolidationSearch
 from solver.preemption.eviction import Preemptor
@@ -51,7 +52,7 @@ from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, QuotaHeadroom, Shares, charge_of_tasks
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import UserRoom
-from solver.quota.vacated import TIERS, Tier
+from solver.quota.vacated import COUNTED, GUARANTEED, Tier, lines_of, tiers_in
 from solver.round.compaction import compacted
 from solver.round.growing_gangs import awaited_types, fit_beside, in_gangs, kept_to_domains, missing_tasks, with_domains
 from solver.round.unneeded_evictions import spared
@@ -176,9 +177,9 @@ class RoundState:
         if self.asked.by_program:
             _ = self.ground.evictable  # Jobs that still wait will need it, and the program takes its time.
         room, answer = self.room, self.answer()
-        for tier in TIERS:
+        for tier in tiers_in(self.shares.tree):
             if len(answer.starts) < len(self.waiting) and self.evict_for(tier, answer):
-                if tier == "entitled":
+                if tier in GUARANTEED:
                     self._grow_settled()
                 self.ask()
                 answer = self.answer()
@@ -228,9 +229,9 @@ class RoundState:
             start.candidate.job.name: start for start in inside_tier(answer.starts, tier, QuotaHeadroom(self.shares))
         }
         # A job that can start without harm needs no victims, even where it is outside the tier until others have left.
-        done = covered | self.confirmed
+        done = covered | self.confirmed | _names_of(making.starts)
         for _, group in groupby(self.waiting, key=lambda candidate: candidate.sub_layer):
-            alike = tuple(candidate for candidate in group if candidate.job.name not in done)
+            alike = tuple(c for c in group if c.job.name not in done and self._may_claim(c, tier))
             if tier == "entitled":
                 making.serve_all(list(overtaken(alike, inside)), tier)
             ousted = {name for name in _names(alike) if name in inside and not making.keep(self._ungrown(inside[name]))}
@@ -242,7 +243,9 @@ class RoundState:
         by_program = covered & _names_of(making.starts)
         # Work that is not preemptible starts inside its guarantee where the answer sees it beyond.
         ahead = {name for name in _names_of(making.starts) if name in making.displacing}
-        is_new = bool(making.promises) or not by_program | ahead <= started
+        # What starts beyond its own queue's guarantee is no layer of the answer.
+        claimed = _names_of(making.starts) if tier not in COUNTED else frozenset[JobName]()
+        is_new = bool(making.promises) or not by_program | ahead | claimed <= started
         if is_new:
             self._settle(making)
         self.confirmed = frozenset() if is_new else self.confirmed | by_program
@@ -347,8 +350,9 @@ class RoundState:
 
     def _by_program(self, tier: Tier, answer: StartDecision) -> tuple[Preemptor, frozenset[JobName]]:
         """Have the program serve the jobs of which it knows all rules; returns what it did, and of which jobs it decided."""
-        making = self._beside_confirmed(answer)
-        waiting = (candidate for candidate in self.waiting if candidate.job.name not in self.confirmed)
+        making = self._beside_confirmed(answer, tier)
+        kept = self.confirmed | _names_of(making.starts)
+        waiting = (c for c in self.waiting if c.job.name not in kept and self._may_claim(c, tier))
         # Else one that has waited has others leave, and what is free goes to one that has not.
         started = _names_of(answer.starts)
         early = [
@@ -371,17 +375,31 @@ class RoundState:
             return making, frozenset()
         if not making.promises and self._worth(concerned, tier) >= self._worth(making.starts):
             # As many start without it, where that was decided for all of them together.
-            making = self._beside_confirmed(answer)
+            making = self._beside_confirmed(answer, tier)
             self._keep(making, concerned)
             return making, _decided(making, able)
         self.by_program.update(name for promise in making.promises for name in promise.asked)
         self.gaps |= _with_left_out(decision.gaps, tier, early)
         return making, _decided(making, able)
 
-    def _beside_confirmed(self, answer: StartDecision) -> Preemptor:
-        making = self._making_room()
-        self._keep(making, [start for start in answer.starts if start.candidate.job.name in self.confirmed])
+    def _beside_confirmed(self, answer: StartDecision, tier: Tier) -> Preemptor:
+        """What starts whatever the tier decides; what lies inside the queues' own guarantees before what is claimed in common."""
+        making, first = self._making_room(), self.confirmed
+        if tier == "shared":
+            first |= _names_of(self._inside(answer.starts, "entitled"))
+        if tier == "value":
+            first |= _names_of(answer.starts)
+        self._keep(making, [start for start in answer.starts if start.candidate.job.name in first])
         return making
+
+    def _may_claim(self, candidate: StartCandidate, tier: Tier) -> bool:
+        """Whether it asks for anything in a tier: for what is shared only below a queue that shares it."""
+        tree, queue = self.shares.tree, candidate.job.spec.queue
+        if tier == "value":
+            known = self.ground.policy.priority_class(candidate.job)
+            return reclaims_below(tree, queue, known) is not None
+        kinds = {kind for option in candidate.options for kind in option.charge} if tier == "shared" else set[GpuType]()
+        return tier != "shared" or any(tree.sharing(QuotaLine(queue, kind)) is not None for kind in kinds)
 
     def _keep(self, making: Preemptor, starts: Iterable[JobStart]) -> None:
         for start in starts:
@@ -397,7 +415,7 @@ class RoundState:
     def _inside(self, starts: Iterable[JobStart], tier: Tier) -> Iterator[JobStart]:
         """The starts that lie inside a tier to the last GPU; none without GPUs, which lie inside none."""
         headroom = QuotaHeadroom(self.shares)
-        lines = headroom.fair if tier == "fair" else headroom.entitled
+        lines = lines_of(headroom, tier)
         for start in starts:
             if any(start.option.charge.values()) and lines.holds(start.queue, start.option.charge):
                 headroom.take(start.queue, start.option.charge)
@@ -531,7 +549,7 @@ def _with_displacing(
     more, place = list(values), {layer: number for number, layer in enumerate(sub_layers)}
     for start in starts:
         candidate, gpus = start.candidate, sum(start.charge.values()) / MILLI_PER_GPU
-        for number, tier in enumerate(TIERS):
+        for number, tier in enumerate(COUNTED):
             # What lies inside a guarantee is inside the fair share.
             if tiers[candidate.job.name] in ("entitled", tier):
                 more[number * len(sub_layers) + place[candidate.sub_layer]] += candidate.weight * gpus
@@ -560,7 +578,7 @@ def _less_beside(shares: Shares, promises: Iterable[NewNomination]) -> Shares:
 def inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom) -> Iterator[JobStart]:
     """The starts that lie, at least in part, inside the tier's shares."""
     for start in starts:
-        inside = headroom.entitled if tier == "entitled" else headroom.fair
+        inside = lines_of(headroom, tier)
         if inside.part(start.queue, start.charge):
             yield start
         headroom.take(start.queue, start.charge)

@@ -19,6 +19,7 @@ REFERENCE = {
     "metrics.md": "every metric",
     "policy-reference.md": "every kind of document",
     "reasons.md": "every reason",
+    "semantics.md": "every scenario that compares with others",
 }
 """Looked up, not read from the top: they may be as long as what they list."""
 INSIDE = {

@@ -129,8 +129,8 @@ def _of_policy(reason: AnyReason) -> Bottleneck:
     match reason:
         case HeldReason(queue=queue):
             return Bottleneck("policy", f"queue {queue} is on hold")
-        case Protected(by="preemptAfter"):
-            return Bottleneck("policy", "preemptAfter")
+        case Protected(by="preemptAfter" | "preemptWithin" | "reclaimedFor" as by):
+            return Bottleneck("policy", by)
         case Protected(by=by):
             return Bottleneck("policy", f"{by} of running jobs")
         case FallbackLater():

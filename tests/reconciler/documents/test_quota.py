@@ -68,6 +68,15 @@ def test_what_can_be_kept_is_valid(valid: dict[str, str]) -> None:
             tree(a="{quota: [{gpuType: H100, guaranteed: 8, lendable: 8.5}]}"),
             [("a.yaml:4:57", "lendable-above-guaranteed")],
         ),
+        (
+            tree(
+                org="{quota: [{gpuType: H100, guaranteed: 8, shared: true}]}",
+                mid="{parent: org, quota: [{gpuType: H100, shared: true}]}",
+                a="{parent: mid, preemptWithin: never, reclaimedFor: guaranteed, reclaimBelow: 50}",
+            ),
+            [("mid.yaml:4:53", "shared-below-shared")],
+        ),
+        (tree(a="{quota: [{gpuType: H100, shared: true}]}"), [("a.yaml:4:40", "shared-with-nobody")]),
     ],
 )
 def test_what_cannot_be_kept_is_reported_where_it_stands(

@@ -42,6 +42,15 @@ def test_weights_of_siblings_are_whole_and_none_over_quota_is_a_ceiling() -> Non
     assert quota(found, "c") == {H100: {"guaranteed": 3, "max": 3}}
 
 
+def test_children_that_deserve_more_than_their_parent_share_it() -> None:
+    low = "  parentQueue: top\n"
+    text = queue("top", "{quota: 8, limit: -1}") + queue("a", "{quota: 6, limit: 6}", low)
+    found = imported("kai", {"queues.yaml": text + queue("b", "{quota: 5, limit: -1}", low)}, only=H100)
+    assert quota(found, "top") == {H100: {"guaranteed": 8, "shared": True}}
+    assert quota(found, "a") == {H100: {"guaranteed": 3, "max": 6}}
+    assert quota(found, "b") == {H100: {"guaranteed": 2}}
+
+
 def test_a_parent_is_raised_to_what_its_children_have() -> None:
     text = queue("top", "{quota: 0, limit: -1}") + queue("low", "{quota: 8, limit: 8}", "  parentQueue: top\n")
     found = imported("kai", {"queues.yaml": text}, only=H100)

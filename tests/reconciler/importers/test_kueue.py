@@ -72,7 +72,7 @@ def test_every_document_says_where_it_comes_from() -> None:
 
 def test_a_cohorts_own_quota_comes_on_top_of_those_below_it() -> None:
     found = imported("kueue", {"queues.yaml": TWO_TEAMS}, h100=H100, a100="A100")
-    assert quota(found, "research")[H100] == {"guaranteed": 24, "max": 26}
+    assert quota(found, "research")[H100] == {"guaranteed": 24, "max": 26, "shared": True}
     assert quota(found, "company") == {"A100": {"guaranteed": 4}, H100: {"guaranteed": 24}}
 
 
@@ -152,7 +152,30 @@ def test_priority_classes_keep_their_order_and_what_may_yield() -> None:
     }
     never = TWO_TEAMS.replace("LowerPriority", "Never")
     found = imported("kueue", {"queues.yaml": never, "classes.yaml": classes}, h100=H100, a100="A100")
-    assert documents(found, "PriorityClass")["urgent"]["preemptible"] is False
+    assert documents(found, "PriorityClass")["urgent"] == {"value": 20, "scope": "cluster"}
+    assert {spec.get("preemptWithin") for spec in documents(found, "Queue").values()} == {None, "never"}
+
+
+def test_below_which_value_borrowed_work_goes_first_is_said_by_the_queue() -> None:
+    rules = "{borrowWithinCohort: {policy: LowerPriority, maxPriorityThreshold: 100}, reclaimWithinCohort: Any,"
+    text = TWO_TEAMS.replace("{reclaimWithinCohort: Any,", rules)
+    classes = "---\n".join(
+        f"kind: WorkloadPriorityClass\nmetadata: {{name: c{v}}}\nvalue: {v}\n" for v in (7, 2_000_000_000)
+    )
+    found = imported("kueue", {"queues.yaml": text}, h100=H100, a100="A100")
+    assert documents(found, "Queue")["language"]["reclaimBelow"] == 101
+    # Values too large for a document are ranked, and the threshold among them: above the first, below the second.
+    found = imported("kueue", {"queues.yaml": text, "classes.yaml": classes}, h100=H100, a100="A100")
+    values = [spec["value"] for spec in documents(found, "PriorityClass").values()]
+    assert min(values) < documents(found, "Queue")["language"]["reclaimBelow"] <= max(values)
+
+
+def test_how_a_cluster_queue_preempts_inside_is_said_by_its_queue() -> None:
+    for mode, said in (("Never", "never"), ("LowerPriority", None), ("LowerOrNewerEqualPriority", "lower-or-newer")):
+        text = TWO_TEAMS.replace("withinClusterQueue: LowerPriority", f"withinClusterQueue: {mode}")
+        found = imported("kueue", {"queues.yaml": text}, h100=H100, a100="A100")
+        assert documents(found, "Queue")["language"].get("preemptWithin") == said
+        assert entry(found, "spec.preemption.withinClusterQueue", "language").outcome == "carried"
 
 
 def test_local_queues_are_access_under_the_name_that_pods_use() -> None:
@@ -286,7 +309,8 @@ spec:
     assert quota(found, "foundation") == {"cpu": {"guaranteed": "900m"}, "memory": {"guaranteed": "900Mi"}}
     fields = [entry(found, "spec.preemption.reclaimWithinCohort", f"queue-{number}").outcome for number in range(3)]
     assert fields == ["carried", "changed", "changed"]
-    assert entry(found, "spec.preemption.borrowWithinCohort").outcome == "dropped"
+    assert entry(found, "spec.preemption.borrowWithinCohort").outcome == "carried"
+    assert documents(found, "Queue")["queue-0"]["reclaimBelow"] == 1_000_001
     assert "orphan" in documents(found, "Queue")
 
 

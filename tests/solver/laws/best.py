@@ -99,7 +99,7 @@ def _on_node(node: tuple[int, ...], unit: int) -> Iterator[tuple[int, ...]]:
 
 
 def may_take(book: Book, taker: Worker, leaving: frozenset[Part], moving: frozenset[str] = frozenset()) -> bool:
-    """Whether the rules surely let these leave for a job that is inside its guarantees."""
+    """Whether the rules surely let these leave for a job that is inside its guarantees, or inside what a queue above shares."""
     own = [part for part in leaving if book.jobs[part.job].queue == taker.queue]
     others = [part for part in leaving if book.jobs[part.job].queue != taker.queue]
     if not (book.may_start(taker) and book.has_room(taker, taker.need, leaving) and _are_whole(book, leaving)):
@@ -109,7 +109,8 @@ def may_take(book: Book, taker: Worker, leaving: frozenset[Part], moving: frozen
     path = book.path(taker.queue)
     if others or moving:
         levels = {name for part in others for name in book.apart(taker.queue, book.jobs[part.job].queue)}
-        if not book.is_inside(taker, path if moving else levels, others):
+        in_common = not own and book.is_in_common(taker, others)
+        if not book.is_inside(taker, path if moving else levels, others) and not in_common:
             return False
     if own and not (book.is_inside(taker, path) or book.is_inside_before_lower(taker)):
         return False
@@ -169,6 +170,8 @@ def may_take_for_share(book: Book, taker: Worker, leaving: frozenset[Part]) -> b
     if not sure or not book.has_room(taker, taker.need, leaving) or sum(p.milli for p in leaving) > taker.need:
         return False
     if any(job.queue == taker.queue or not job.preemptible or book.is_protected(job) for job in jobs):
+        return False
+    if any(job.queue in book.not_for_shares for job in jobs):
         return False
     if any(book.standing(part, taker.queue) != "borrowed" for part in leaving):
         return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, islice, product
@@ -120,6 +120,10 @@ class Book:
     moves: int
     reclaim_within: Mapping[str, int]
     restart_ms: int
+    shared: frozenset[str] = frozenset()
+    within: Mapping[str, str] = field(default_factory=dict)
+    not_for_shares: frozenset[str] = frozenset()
+    below_value: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy) -> Book:
@@ -130,6 +134,9 @@ class Book:
         parent = {name: str(queue.parent) if queue.parent else None for name, queue in known.items()}
         reclaim = _nearest({name: queue.reclaim for name, queue in known.items()}, parent)
         within = _nearest({name: queue.reclaim_within for name, queue in known.items()}, parent)
+        within_queues = _nearest({name: queue.preempt_within for name, queue in known.items()}, parent)
+        belows = _nearest({name: queue.reclaim_below for name, queue in known.items()}, parent)
+        for_what = _nearest({name: queue.reclaimed_for for name, queue in known.items()}, parent)
         delays = _nearest({name: queue.preempt_after for name, queue in known.items()}, parent)
         return cls(
             int(snapshot.time),
@@ -144,6 +151,10 @@ class Book:
             scheduling.evictions.moves_per_round,
             {name: int(nearest or scheduling.reclaim_within) for name, nearest in within.items()},
             int(scheduling.evictions.restart_cost),
+            frozenset(name for name, entry in quota.items() if entry and entry.shared),
+            {name: mode or "lower-priority" for name, mode in within_queues.items()},
+            frozenset(name for name, mode in for_what.items() if mode == "guaranteed"),
+            {name: value for name, value in belows.items() if value is not None},
         )
 
     # The tree.
@@ -345,6 +356,16 @@ class Book:
 
     # Rights.
 
+    def yields_by_value(self, part: Part, taker: Worker) -> bool:
+        """Whether what a job borrowed is of a value that the taker's queue takes back; of queues that say nothing of shares. All
+        values compare in worlds where any queue says so.
+        """
+        job = self.jobs[part.job]
+        below = self.below_value.get(taker.queue)
+        if below is None or job.queue in self.not_for_shares or self.standing(part, taker.queue) != "borrowed":
+            return False
+        return job.value < min(below, taker.value)
+
     def is_overdue(self, job: Worker) -> bool:
         """It has waited for so long that nothing may delay its guarantee."""
         return self.now - job.submitted >= self.reclaim_within[job.queue]
@@ -358,14 +379,20 @@ class Book:
         return self.now < job.protected_until
 
     def lower(self, taker: Worker) -> list[Part]:
-        """What of its own queue yields to a job by value: lower jobs, and tasks beyond the minima of those that are no higher."""
+        """What of its own queue yields to a job by value: lower jobs, and tasks beyond the minima of those that are no higher; by
+        age also newer ones of its value, where the queue says so.
+        """
         return [
             part
             for job in self.running
-            if job.queue == taker.queue and job.preemptible
+            if job.queue == taker.queue and job.preemptible and self.within.get(job.queue) != "never"
             for part in job.parts
-            if job.value < taker.value or (part.number and job.value == taker.value)
+            if job.value < taker.value or (job.value == taker.value and (part.number or self.is_newer(job, taker)))
         ]
+
+    def is_newer(self, job: Worker, taker: Worker) -> bool:
+        """Whether a job came after another of its queue, in which the older goes before."""
+        return self.within.get(job.queue) == "lower-or-newer" and job.submitted > taker.submitted
 
     def has_room(self, job: Worker, milli: int, leaving: Iterable[Part] = ()) -> bool:
         """Whether no max on its path forbids so much more, once these have left."""
@@ -378,6 +405,29 @@ class Book:
         others = ((self.jobs[part.job].queue, part.milli) for part in leaving)
         gone = self.added_up((queue, milli) for queue, milli in others if queue != job.queue)
         return all(self.used[name] - gone[name] + job.need <= self.guaranteed[name] for name in levels)
+
+    def common_levels(self, job: Worker, leaving: Iterable[Part] = ()) -> tuple[str, ...]:
+        """The queue above a job's that shares its guarantee, and those above that; () where there is none, or where some leave that
+        are below it themselves, or where the job may not borrow.
+        """
+        path = self.path(job.queue)
+        sharing = next((name for name in reversed(path[1:]) if name in self.shared), None)
+        others = {self.jobs[part.job].queue for part in leaving} - {job.queue}
+        if sharing is None or any(sharing in self.path(queue) for queue in others):
+            return ()
+        may_borrow = (job.preemptible or job.may_borrow) and self.now >= job.backs_off_until
+        return path[path.index(sharing) :] if may_borrow else ()
+
+    def is_in_common(self, job: Worker, leaving: Iterable[Part] = ()) -> bool:
+        """Whether it lies inside what a queue above shares, beside all that is held, but for what leaves."""
+        levels = self.common_levels(job, leaving)
+        return bool(levels) and self.is_inside(job, levels, leaving)
+
+    def might_be_in_common(self, job: Worker, leaving: Iterable[Part] = ()) -> bool:
+        """Whether some reading has it so: once all has left below that queue that does."""
+        levels = self.common_levels(job)
+        gone = self.added_up((self.jobs[part.job].queue, part.milli) for part in leaving)
+        return bool(levels) and self.used[levels[0]] - gone[levels[0]] + job.need <= self.guaranteed[levels[0]]
 
     def is_inside_before_lower(self, job: Worker) -> bool:
         """Whether it lies inside every guarantee on its path if lower work of its queue stands behind it."""

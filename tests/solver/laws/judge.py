@@ -39,6 +39,7 @@ from tests.solver.laws.worlds import World
 
 KINDS = {
     "entitled-waits": "At rest a job inside its guarantees waits, though others may lawfully leave or move so that it starts.",
+    "shared-waits": "At rest a job inside what a queue above shares waits, though strangers may lawfully leave or move.",
     "entitled-fits-free": "At rest a job inside its guarantees waits beside free GPUs that it fits on.",
     "fewer-entitled": "The first round serves fewer GPUs inside guarantees than could be served.",
     "share-waits": "At rest a job inside its fair share waits, though queues above theirs could spare what it needs.",
@@ -106,6 +107,10 @@ def _at_rest(book: Book) -> Iterator[Finding]:
         elif entitled and (way := next(ways(book, job), None)):
             text = f"{job.name} is inside the guarantees of {job.queue} and waits; it could start if {way}"
             yield Finding("entitled-waits", 0, text)
+        elif not entitled and book.is_in_common(job) and (way := next(ways(book, job), None)):
+            yield Finding(
+                "shared-waits", 0, f"{job.name} is inside what is shared with {job.queue}; could start if {way}"
+            )
         elif not entitled and (way := next(share_ways(book, job), None)):
             yield Finding("share-waits", 0, f"{job.name} is inside the fair share of {job.queue}; could start if {way}")
     for job in book.running:
@@ -186,12 +191,13 @@ def _claims(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
     book, mine = held.book, held.leaving_for(taker.name)
     own = {part for part in mine if book.jobs[part.job].queue == taker.queue}
     for part in sorted(own):
-        problem = _own_problem(book.jobs[part.job], part, taker)
+        problem = _own_problem(book, book.jobs[part.job], part, taker)
         if problem:
             yield Finding(problem[0], number, f"{part.job} leaves for {taker.name}: {problem[1]}")
     others = sorted(mine - own)
     gone = sum(part.milli for part in held.leaving if book.jobs[part.job].queue == taker.queue)
     inside = book.used[taker.queue] - gone + taker.need <= book.guaranteed[taker.queue]
+    inside |= bool(book.common_levels(taker, others)) and book.might_be_in_common(taker, held.leaving)
     for part in others:
         job, standing = book.jobs[part.job], book.standing(part, taker.queue)
         if not job.preemptible and not job.may_borrow:
@@ -200,16 +206,18 @@ def _claims(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
             where = "lies inside a guarantee" if standing == "inside" else "crosses a guarantee's line"
             text = f"{job.name} of {job.queue} {where} towards {taker.queue}, and leaves for {taker.name}"
             yield Finding("unlawful", number, text)
-    if others and not inside:
+    if others and not inside and not all(book.yields_by_value(part, taker) for part in others):
         yield from _fair_claims(held, taker, others, number)
 
 
-def _own_problem(job: Worker, part: Part, taker: Worker) -> tuple[str, str] | None:
+def _own_problem(book: Book, job: Worker, part: Part, taker: Worker) -> tuple[str, str] | None:
     if not job.preemptible:
         return "unlawful", "it is not preemptible"
     if job.value > taker.value:
         return "unlawful", f"its value is higher, {job.value} against {taker.value}"
-    if job.value == taker.value and not part.number:
+    if book.within.get(job.queue) == "never":
+        return "unlawful", f"in queue {job.queue} none leaves for another"
+    if job.value == taker.value and not part.number and not book.is_newer(job, taker):
         return "equal-claim", f"both are of value {job.value} in queue {job.queue}"
     return None
 
@@ -224,6 +232,10 @@ def _fair_claims(held: Round, taker: Worker, others: list[Part], number: int) ->
             "unlawful", number, f"{others[0].job} leaves for {taker.name}, whose queue takes back guarantees only"
         )
     for part in others:
+        if book.jobs[part.job].queue in book.not_for_shares:
+            yield Finding(
+                "unlawful", number, f"{part.job} leaves for {taker.name}, and its queue gives for guarantees only"
+            )
         levels = book.apart(book.jobs[part.job].queue, taker.queue)
         if all(any(one.used[n] <= fair[n] for n in levels) for fair in book.divisions for one in (book, after)):
             queue = book.jobs[part.job].queue
@@ -248,11 +260,11 @@ def _fair_claims(held: Round, taker: Worker, others: list[Part], number: int) ->
 def _harm(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
     """Whether another set could have left for one job, all else being as it is, with less harm."""
     actual = Way(held.leaving_for(taker.name), frozenset(n for n, to in held.moves.items() if to == taker.name))
-    entitled = held.book.might_be_entitled(taker, actual.leaving)
+    entitled = _might_claim(held.book, taker, actual.leaving)
     beside = [held.book.jobs[name] for name in held.starts if name != taker.name]
     if entitled:
         # Who leaves and moves for guarantees is settled before anything else is handed out.
-        beside = [job for job in beside if held.book.might_be_entitled(job, held.leaving)]
+        beside = [job for job in beside if _might_claim(held.book, job, held.leaving)]
     names = [job.name for job in beside]
     others = frozenset[Part]().union(*map(held.leaving_for, names))
     moved = moved_in(held, {name for name, to in held.moves.items() if to in names})
@@ -274,16 +286,21 @@ def _harm(held: Round, taker: Worker, number: int) -> Iterator[Finding]:
         yield Finding("needless" if less else "not-least-harm", number, text)
 
 
+def _might_claim(book: Book, job: Worker, leaving: frozenset[Part]) -> bool:
+    """Whether some reading has it inside its guarantees, or inside what a queue above shares."""
+    return book.might_be_entitled(job, leaving) or book.might_be_in_common(job, leaving)
+
+
 def _needless(held: Round, number: int) -> Iterator[Finding]:
     """Whether fewer of those who leave would do for all jobs that are served."""
     book = moved_in(held, set())
     takers = [book.jobs[str(step.beneficiary)] for step in held.evictions]
     takers = [job for job in {job.name: job for job in takers}.values() if not job.spots]
     for_growth = held.leaving - frozenset[Part]().union(*(held.leaving_for(job.name) for job in takers))
-    if not all(book.might_be_entitled(job, held.leaving) for job in takers):
+    if not all(_might_claim(book, job, held.leaving) for job in takers):
         served = [book.jobs[name] for name in held.starts]
     else:
-        served = [book.jobs[n] for n in held.starts if book.might_be_entitled(book.jobs[n], held.leaving)]
+        served = [book.jobs[n] for n in held.starts if _might_claim(book, book.jobs[n], held.leaving)]
     tasks = (*tasks_of(served), *_tasks_of_growth(held))
     for fewer in sets_of(held.leaving - for_growth, book):
         stay = fewer | for_growth
@@ -330,8 +347,10 @@ def _fewer_entitled(held: Round) -> Iterator[Finding]:
 
 def _stands_back(held: Round, job: Worker) -> bool:
     """Whether it waits beside a job of its queue that is served and could evict it."""
-    others = (held.book.jobs[name] for name in held.starts)
-    return job.name not in held.starts and any(one.queue == job.queue and one.value > job.value for one in others)
+    others = [held.book.jobs[name] for name in held.starts if held.book.jobs[name].queue == job.queue]
+    return job.name not in held.starts and any(
+        one.value > job.value or (one.value == job.value and held.book.is_newer(job, one)) for one in others
+    )
 
 
 # Several rounds.

@@ -6,13 +6,15 @@
     class pinned 0 fixed mayBorrow minRuntime=20m
     queue x -
     queue x1 in x 3 max=5 weight=2 reclaim=guaranteed
+    queue y shared 4 within=newer
     run a1 x1 3@n1 for 600m/700m low
     run e1 x1 1-3x1@n1,n2 for 45m
     wait c1 x1 2x1 for 30m
 
-A semicolon does for the end of a line. A queue has its guarantee, `-` where it says none. A job has TASKSxGPUS, if it is elastic
-LEAST-MOSTxGPUS; one that runs is on as many nodes as it has tasks, for so long, submitted so long ago; a part of a GPU is on one
-of a node, `0.5@n1/2`. With `cpu=8` at the end a task has so many cores, of the 96 of each node.
+A semicolon does for the end of a line. A queue has its guarantee, `-` where it says none; `shared` if all below have it in common.
+A job has TASKSxGPUS, if it is elastic LEAST-MOSTxGPUS; one that runs is on as many nodes as it has tasks, for so long, submitted
+so long ago; a part of a GPU is on one of a node, `0.5@n1/2`. With `cpu=8` at the end a task has so many cores, of the 96 of each
+node.
 """
 
 from __future__ import annotations
@@ -28,7 +30,16 @@ from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.policy.division import SharingPolicy, TrustGroup
 from solver.policy.harm import Evictions, Protection
-from solver.policy.policy import Policy, PriorityClass, Queue, Quota, Reservations, SchedulingPolicy, policy_of
+from solver.policy.policy import (
+    Policy,
+    PreemptWithin,
+    PriorityClass,
+    Queue,
+    Quota,
+    Reservations,
+    SchedulingPolicy,
+    policy_of,
+)
 
 TYPE = GpuType("H100")
 POOL = "pool"
@@ -184,7 +195,9 @@ def _queue(words: list[str]) -> Queue:
     plain = [word for word in words if "=" not in word]
     parent = QueueName(plain[2]) if plain[1] == "in" else None
     guaranteed, most = plain[-1], said.get("max")
-    quota = Quota(TYPE, None if guaranteed == "-" else _milli(guaranteed), _milli(most) if most else None)
+    own = None if guaranteed == "-" else _milli(guaranteed)
+    within: dict[str, PreemptWithin] = {"never": "never", "newer": "lower-or-newer"}
+    quota = Quota(TYPE, own, _milli(most) if most else None, shared="shared" in plain)
     return Queue(
         QueueName(plain[0]),
         parent,
@@ -195,6 +208,7 @@ def _queue(words: list[str]) -> Queue:
         else "fair-share"
         if said.get("reclaim") == "fair-share"
         else None,
+        preempt_within=within.get(said.get("within", "")),
     )
 
 
@@ -242,10 +256,12 @@ def _from_the_top(policy: Policy) -> Iterator[Queue]:
 def _queue_line(queue: Queue) -> str:
     quota = queue.quota[0]
     words = ["queue", queue.name, *(["in", queue.parent] if queue.parent else [])]
+    words += ["shared"] * quota.shared
     words.append("-" if quota.guaranteed is None else str(quota.guaranteed))
     words += [f"max={quota.max}"] if quota.max is not None else []
     words += [f"weight={queue.weight}"] if queue.weight != 1 else []
     words += [f"reclaim={queue.reclaim}"] if queue.reclaim else []
+    words += {"never": ["within=never"], "lower-or-newer": ["within=newer"]}.get(queue.preempt_within or "", [])
     return " ".join(words)
 
 
