@@ -12,6 +12,7 @@ from reconciler.control.control import PolicySource, Solve
 from reconciler.kubernetes.control.actuator import KubernetesActuator
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.observer import Observer
+from reconciler.kubernetes.control.pod_recorder import PodRecorder
 from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.status.teller import Teller
 from reconciler.model.clock import Clock
@@ -23,7 +24,8 @@ from reconciler.protocols.interventions import Interventions
 class Handed:
     """What every plane is handed, whatever it does in its cluster.
 
-    `stalled`: why a newer policy is not in force; "" where there is none.
+    `stalled`: why a newer policy is not in force; "" where there is none. `recorder`: puts on record what pods hold; None: that is
+    not kept.
     """
 
     memory: KubernetesState
@@ -35,6 +37,7 @@ class Handed:
     chance: Random
     stalled: Callable[[], str]
     log: FilteringBoundLogger
+    recorder: PodRecorder | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from reconciler.kubernetes.control.attempts import PodAttempts
 from reconciler.kubernetes.control.geometry import enforceable, geometry_of, with_geometry
 from reconciler.kubernetes.control.node_health import KubeNodeWard
 from reconciler.kubernetes.control.plane import PodPlane
+from reconciler.kubernetes.control.pod_recorder import Led
 from reconciler.kubernetes.control.requested_nodes import ask_for_nodes, requests_in, with_holds
 from reconciler.kubernetes.control.sight import Sight, cluster_sight, holders_of, snapshot_from
 from reconciler.kubernetes.objects.wire import KubeNode
@@ -106,10 +107,12 @@ class PodSite:
         return settled + (await hands.go_on(look.sight, look.policy, handed.health.all()) if hands else 0)
 
     def observe(self, look: PodLook) -> tuple[Snapshot, Policy]:
-        """Join what the watches show with what no object says."""
-        memory = self.plane.handed.memory
+        """Join what the watches show with what no object says; put on record what pods hold, and what GPUs there are."""
+        memory, recorder = self.plane.handed.memory, self.plane.handed.recorder
         memory.look(self._epoch, look.sight)
         found = snapshot_from(self.clock.now(), look.sight, look.policy, self.by_hand(look), memory.remembered())
+        if recorder is not None and memory.epoch is not None:
+            recorder.keep(Led(self._epoch, memory.epoch), look.sight, self.plane.mirror.take_gone(), found)
         return found, look.policy
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
