@@ -50,12 +50,16 @@ class HeldPod(Document, frozen=True):
 
 
 class PodRelease(NamedTuple):
-    """Until when a pod held what it had, why no longer, and until when its gang's work was saved (None: it does not say)."""
+    """Until when a pod held what it had, why no longer, and until when its gang's work was saved (None: it does not say).
+
+    `is_at_most`: nothing says when it ended, but that it was by then. What others have of its GPUs was free before.
+    """
 
     until: Instant
     ended: PlacementEnd
     beneficiary: str = ""
     saved_at: Instant | None = None
+    is_at_most: bool = False
 
 
 class SeenGang(Document, frozen=True):
@@ -77,8 +81,8 @@ class GangEnd(NamedTuple):
 class PodChanges(NamedTuple):
     """What one look shows that is not on record. `at`: when it was.
 
-    `gangs`: those that are new or are not as they were. `came`: pods that hold something else than is on record, with those that hold
-    nothing any more and are not on record at all. `left`: by uid. `ended`: gangs of which no pod is left.
+    `gangs`: those that are new or are not as they were. `came`: pods that hold something else than is on record, with those that
+    hold nothing any more and are not on record at all. `left`: by uid. `ended`: gangs of which no pod is left.
     """
 
     at: Instant

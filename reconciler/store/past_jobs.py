@@ -40,7 +40,9 @@ class SqlPastJobs:
         good = checkpoints.c.state != "corrupt", checkpoints.c.findings == "[]", checkpoints.c.at > start
         query = select(*named, func.max(checkpoints.c.at).label("at")).where(*good).group_by(*named)
         of_pods = select(placements.c.job, placements.c.attempt, func.max(placements.c.saved_at).label("at"))
-        of_pods = of_pods.where(placements.c.pod.is_not(None), placements.c.until > start, placements.c.saved_at > start)
+        of_pods = of_pods.where(
+            placements.c.pod.is_not(None), placements.c.until > start, placements.c.saved_at > start
+        )
         both = query.union_all(of_pods.group_by(placements.c.job, placements.c.attempt))
         with self._database.reading() as connection:
             return {(JobName(row.job), row.attempt): Instant(row.at) for row in connection.execute(both)}

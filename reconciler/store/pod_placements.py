@@ -1,18 +1,18 @@
 """Placements and past jobs of pods, in SQL: a placement for each pod, and a row for each gang.
 
-They are the tables that a ledger's transactions write elsewhere (placements.py), so that all that reads these reads both alike. What
-is said again finds the pod's uid, and changes nothing.
+They are the tables that a ledger's transactions write elsewhere (placements.py), so that all that reads these reads both alike.
+What is said again finds the pod's uid, and changes nothing.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, func, insert, or_, select, update
 
 from reconciler.model.job_record import JobOutcome, JobRecord
 from reconciler.model.job_runs import run_after
@@ -51,7 +51,8 @@ class SqlPodPlacements:
         with self._database.writing(epoch, counted=False) as connection:
             for gang in changes.gangs:
                 _keep_gang(self._database, connection, gang)
-            known = _known(connection, (pod.uid for pod in changes.came))
+            known = _known(connection, (*changes.left, *(pod.uid for pod in changes.came)))
+            changes = changes._replace(left=dict(_left(changes, known)))
             _release(connection, changes.left)
             _take(connection, changes, known)
             for name, end in changes.ended.items():
@@ -140,8 +141,10 @@ def _free_name(connection: Connection, name: JobName) -> JobName:
 
 def _end_gang(connection: Connection, name: JobName, end: GangEnd) -> None:
     own = update(past_gangs).where(past_gangs.c.called == name, past_gangs.c.ended_at.is_(None))
-    at = func.max(past_gangs.c.submitted_at, end.at) if connection.dialect.name == "sqlite" else func.greatest(
-        past_gangs.c.submitted_at, end.at
+    at = (
+        func.max(past_gangs.c.submitted_at, end.at)
+        if connection.dialect.name == "sqlite"
+        else func.greatest(past_gangs.c.submitted_at, end.at)
     )
     connection.execute(own.values(ended_at=at, ended_as=end.ended))
 
@@ -169,13 +172,33 @@ def _known(connection: Connection, uids: Iterable[PodUid]) -> dict[PodUid, _Know
     return found
 
 
+def _left(changes: PodChanges, known: Mapping[PodUid, _Known]) -> Iterator[tuple[PodUid, PodRelease]]:
+    """What is only known to be over by some time was so when another pod was given its GPUs."""
+    new = {pod.uid: pod for pod in changes.came if pod.uid not in known}
+    begun: defaultdict[DeviceId, list[Instant]] = defaultdict(list)
+    for pod in new.values():
+        for gpu in _gpus(pod.task):
+            begun[gpu].append(pod.since)
+    for uid, release in changes.left.items():
+        held = known[uid].held if uid in known else new.get(uid)
+        if held is not None and release.is_at_most:
+            later = [at for gpu in _gpus(held.task) for at in begun[gpu] if at > held.since]
+            release = release._replace(until=min((release.until, *later)))  # noqa: PLW2901  (as more is known of it)
+        yield uid, release
+
+
+def _gpus(task: PlacedTask) -> tuple[DeviceId, ...]:
+    """Of which it holds something."""
+    return (task.instance_of,) if task.instance_of is not None else task.devices
+
+
 def _release(connection: Connection, left: Mapping[PodUid, PodRelease]) -> None:
     """What these pods hold they held until then; not until before they began to."""
     rows: list[dict[str, object]] = []
     for some in pieces(left):
         own = select(placements.c.number, placements.c.pod, placements.c.since)
-        for row in connection.execute(own.where(placements.c.pod.in_(some), placements.c.until == HELD)):
-            rows.append(_ending(row.number, row.since, left[row.pod]))
+        held = connection.execute(own.where(placements.c.pod.in_(some), placements.c.until == HELD))
+        rows += [_ending(row.number, row.since, left[row.pod]) for row in held]
     _write_ends(connection, rows)
 
 
@@ -188,7 +211,11 @@ def _write_ends(connection: Connection, rows: Sequence[dict[str, object]]) -> No
     if not rows:
         return
     own = update(placements).where(placements.c.number == bindparam("of"))
-    ends = {"until": bindparam("at"), "ended": bindparam("as"), "beneficiary": bindparam("for")}
+    ends: dict[str, ColumnElement[Any]] = {
+        "until": bindparam("at"),
+        "ended": bindparam("as"),
+        "beneficiary": bindparam("for"),
+    }
     connection.execute(own.values(**ends, saved_at=bindparam("saved")), rows)
     on_nodes = update(placement_nodes).where(placement_nodes.c.placement == bindparam("of"))
     connection.execute(on_nodes.values(until=bindparam("at")), [{"of": row["of"], "at": row["at"]} for row in rows])
@@ -207,14 +234,14 @@ def _take(connection: Connection, changes: PodChanges, known: Mapping[PodUid, _K
         if one.until == HELD
     ]
     _write_ends(connection, moves)
-    # The earlier of them first, so that those behind them begin when they have ended.
+    # Those whose devices are known before those that take what is left; the earlier ones first, so that others begin behind them.
     coming = sorted(
         (
             msgspec.structs.replace(pod, since=Instant(max(pod.since, changes.at))) if pod.uid in moved else pod
             for pod in changes.came
             if pod.uid not in known or pod.uid in moved
         ),
-        key=lambda pod: (pod.since, pod.uid),
+        key=lambda pod: (not pod.task.devices, pod.since, pod.uid),
     )
     if coming:
         _Taking(connection, coming).write(changes.left)
@@ -248,7 +275,7 @@ class _Taking:
         self._coming = coming
         self._jobs = dict(_job_ids(connection, {pod.gang for pod in coming}))
         self._attempts = dict(_attempts(connection, self._jobs.values()))
-        self._holds = _holds_on(connection, {pod.node for pod in coming}, coming[0].since)
+        self._holds = _holds_on(connection, {pod.node for pod in coming}, min(pod.since for pod in coming))
 
     def write(self, left: Mapping[PodUid, PodRelease]) -> None:
         number = self._connection.execute(select(func.coalesce(func.max(placements.c.number), 0))).scalar_one()
@@ -292,7 +319,7 @@ class _Taking:
             by_time = sorted(pod.slots, key=lambda gpu: self._free_from(gpu, since, until, MILLI_PER_GPU))
             task = msgspec.structs.replace(task, devices=tuple(sorted(by_time[:number])))
         each = int(task.gpus) // max(1, len(task.devices))
-        gpus = (task.instance_of,) if task.instance_of is not None else task.devices
+        gpus = _gpus(task)
         begins = max((since, *(self._free_from(gpu, since, until, each) for gpu in gpus)))
         since = since if begins >= HELD else begins
         for gpu in gpus:
@@ -346,8 +373,7 @@ def _holds_on(connection: Connection, nodes: Collection[NodeName], since: int) -
         there = placement_nodes.c.node.in_(some), placement_nodes.c.until > since
         for row in connection.execute(wanted.select_from(_WITH_NODES).where(*there)):
             for task in unpacked_tasks(NodeName(row.node), row.tasks):
-                gpus = (task.instance_of,) if task.instance_of is not None else task.devices
-                for gpu in gpus:
+                for gpu in _gpus(task):
                     found[gpu].append(_Hold(row.since, row.until, int(task.gpus) // max(1, len(task.devices))))
     return found
 

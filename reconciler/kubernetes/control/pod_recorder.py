@@ -1,8 +1,8 @@
 """Puts on record what pods hold: of each look what is not on record yet, with the API server's own times.
 
 What a process remembers spares it reading; nothing depends on it. The first look of a leader is compared with the store, and so
-finds what came, and what went, while none led. Nothing says when a pod was gone that was deleted meanwhile: it counts until a leader
-last saw it, and its end is `unseen`.
+finds what came, and what went, while none led. When a pod was gone that was deleted meanwhile nothing says: it counts until a
+leader last saw it, and its end is `unseen`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import is_not
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -51,12 +51,15 @@ class Led(NamedTuple):
     store: Epoch
 
 
+NEVER: Final = Instant(0)
+
+
 @dataclass
 class _Memory:
     """What is on record, as far as this process knows; `at`: when it last looked."""
 
     led: Led | None = None
-    at: Instant = Instant(0)
+    at: Instant = NEVER
     held: dict[PodUid, HeldPod] = field(default_factory=dict)
     gangs: dict[JobName, SeenGang] = field(default_factory=dict)
     seen: dict[JobName, PodGang] = field(default_factory=dict)
@@ -137,9 +140,7 @@ class _Look:
         ended = self._ended(vanished) | {gang.name: end for gang, end in gangs_over}
         for name in ended:
             self._gangs.pop(name, None)
-        return PodChanges(
-            self._now, (*whole, *(gang for gang, _ in gangs_over)), (*came, *over), left, ended
-        )
+        return PodChanges(self._now, (*whole, *(gang for gang, _ in gangs_over)), (*came, *over), left, ended)
 
     def after(self, led: Led) -> _Memory:
         """What is on record once that is."""
@@ -201,11 +202,14 @@ class _Look:
 
     def _left(self, gangs: Iterable[PodGang]) -> dict[PodUid, PodRelease]:
         """Pods on record that hold nothing any more; of a leader's first look any of them may be."""
-        still = {pod.uid for gang in self._sight.gangs.values() for pod in self._holding(gang)} if self._is_first else set()
+        still = (
+            {pod.uid for gang in self._sight.gangs.values() for pod in self._holding(gang)} if self._is_first else set()
+        )
         candidates = (
             self._before.held.keys() - still
             if self._is_first
-            else {uid for gang in gangs for uid in self._of(gang) if uid in self._before.held} - self._holding_now(gangs)
+            else {uid for gang in gangs for uid in self._of(gang) if uid in self._before.held}
+            - self._holding_now(gangs)
         )
         left: dict[PodUid, PodRelease] = {}
         for uid in sorted(candidates):
@@ -225,7 +229,7 @@ class _Look:
     def _release(self, uid: PodUid, held: HeldPod) -> PodRelease:
         pod = self._by_uid.get(uid) or self._gone.get(uid)
         if pod is None:
-            return PodRelease(min(self._before.at, self._now), "unseen")
+            return PodRelease(min(self._before.at, self._now), "unseen", is_at_most=True)
         if uid in self._by_uid and pod.holds:
             return PodRelease(self._now, "restarted")  # it is no job's any more
         seen = self._before.seen.get(held.gang)

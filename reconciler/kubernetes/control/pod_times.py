@@ -1,7 +1,7 @@
 """From when to when a pod held what it has, and why no longer, by the API server's own times. Pure.
 
-Fields and meanings: k8s.io/api 0.36 (core/v1). The condition PodScheduled turns true in the transaction that binds a pod, by the API
-server's clock; containers' `finishedAt` are times of the node's clock. All are whole seconds.
+Fields and meanings: k8s.io/api 0.36 (core/v1). The condition PodScheduled turns true in the transaction that binds a pod, by the
+API server's clock; containers' `finishedAt` are times of the node's clock. All are whole seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.kubernetes.binder.records import eviction_record_on
 from reconciler.kubernetes.control.signs import is_evicted
-from reconciler.kubernetes.objects.wire import Pod, Terminated
+from reconciler.kubernetes.objects.wire import Pod
 from reconciler.protocols.placements import PlacementEnd
 from reconciler.protocols.pod_placements import GangEnding, PodRelease
 from solver.model.inflight import Intent
@@ -29,9 +29,9 @@ def held_until(pod: Pod, seen_at: Instant) -> Instant:
 
     One of which nothing is said was gone at its deletionTimestamp at the latest: its grace is over then.
     """
-    ended = [Instant.parse(one.finished_at) for one in _terminated(pod) if one and one.finished_at]
-    if ended and len(ended) == len(pod.status.container_statuses):
-        return min(max(ended), seen_at)
+    ended = _containers_ended(pod)
+    if ended is not None:
+        return min(ended, seen_at)
     said: list[Instant | None] = []
     if pod.is_over:
         said = [_turned(pod, "Ready", "False"), _turned(pod, "DisruptionTarget", "True")]
@@ -44,7 +44,7 @@ def release_of(pod: Pod, seen_at: Instant, asked: Intent | None, saved_at: Insta
     """Why it holds nothing any more, and since when. `asked`: what was asked of its gang, as far as this process knows."""
     record = eviction_record_on(pod)
     ended, whom = _ended(pod, record.intent if record else asked)
-    return PodRelease(held_until(pod, seen_at), ended, whom, saved_at)
+    return PodRelease(held_until(pod, seen_at), ended, whom, saved_at, _containers_ended(pod) is None)
 
 
 def gang_ending(pods: Iterable[Pod]) -> GangEnding:
@@ -68,8 +68,11 @@ def _ended(pod: Pod, asked: Intent | None) -> tuple[PlacementEnd, str]:
     return ("succeeded" if pod.status.phase == "Succeeded" else "cancelled"), ""
 
 
-def _terminated(pod: Pod) -> Iterator[Terminated | None]:
-    return (one.state.terminated for one in pod.status.container_statuses)
+def _containers_ended(pod: Pod) -> Instant | None:
+    """When the last of them did; None: not all say so."""
+    terminated = [one.state.terminated for one in pod.status.container_statuses]
+    ended = [Instant.parse(one.finished_at) for one in terminated if one and one.finished_at]
+    return max(ended) if ended and len(ended) == len(terminated) else None
 
 
 def _turned(pod: Pod, condition: str, status: str) -> Instant | None:
