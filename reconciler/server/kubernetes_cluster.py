@@ -17,11 +17,13 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.backtest.observed_files import ObservedFiles
+from reconciler.analysis.showback.budgets import SpendingRecords
 from reconciler.analysis.traces import TraceUnreadableError
+from reconciler.api.services import PastRecords
 from reconciler.control.control import LEASE, PolicySource
 from reconciler.control.job_counts import JobTally
 from reconciler.control.metrics import Metrics
-from reconciler.control.seen_plane import SeenHoldings, SeenPlane
+from reconciler.control.seen_plane import SeenPlane
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.kubernetes.client.credentials import Credentials
@@ -33,15 +35,19 @@ from reconciler.kubernetes.control.connection import Beside, ClusterConnection, 
 from reconciler.kubernetes.control.followed_figures import FollowedFigures
 from reconciler.kubernetes.control.observer import Observer
 from reconciler.kubernetes.control.plane import Handed, PodPlane
+from reconciler.kubernetes.control.pod_recorder import PodRecorder
 from reconciler.kubernetes.control.policy_publication import PolicyPublication
 from reconciler.kubernetes.control.runner import PodRunner
 from reconciler.kubernetes.control.state import KubernetesState
-from reconciler.kubernetes.control.views import Logless, PodJobs
-from reconciler.kubernetes.objects.pod_ownership import PodOwnership
+from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs
+from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.model.clock import Clock, SystemClock
+from reconciler.protocols.backend import Epoch
 from reconciler.server.alerts import alert_services
 from reconciler.server.audit_anchors import anchors_of
+from reconciler.server.budget_watch import BudgetWatch
+from reconciler.server.capacity_watch import CapacityWatch
 from reconciler.server.exported_use import exported_use
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.history_log import LoggedHistory
@@ -100,7 +106,14 @@ def parts_on_kubernetes(
     observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
     rounds = round_worker(settings, clock, log, closing)
     of_git = git.standing, rounds, clock, SystemRandom(), partial(_stalled, git.standing)
-    handed = Handed(memory, store.interventions, store.health, *of_git, log)
+    recorder = PodRecorder(store.pod_placements, store.capacities, on.observed or OURS)
+    records = SpendingRecords(store.placements, store.capacities, store.past_jobs)
+
+    def leads() -> Epoch | None:
+        return memory.epoch if runner.status.condition in ("leading", "observing") else None
+
+    budgets = BudgetWatch(records, history, git.standing, clock, leads, lambda: runner.wake(), HOLDER)  # noqa: PLW0108
+    handed = Handed(memory, store.interventions, store.health, *of_git, log, recorder, budgets.standings)
     beside = _showing(settings, on, git.standing, log)
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
@@ -110,9 +123,10 @@ def parts_on_kubernetes(
     runner = PodRunner(connect, clock, Reporter(metrics, log, clock, tally, trace, history.rounds(1)).hear)
     use = exported_use(on.dcgm, store.gpu_uses, git.standing, lambda: runner, lambda: memory.epoch, clock, log)
     _count(metrics, store, FollowedFigures(runner), HealthFigures(store.health), tally, *use.figures)
-    jobs, ledger = PodJobs(lambda: runner.sight), SeenHoldings(lambda: runner.sight)
+    jobs, ledger = PodJobs(lambda: runner.sight, store.pod_placements.past), PodHoldings(lambda: runner.sight)
     stores = store.checkpoints, store.interventions, store.health
     plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)
+    plane = replace(plane, budgets=budgets.standings)
     desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     kept = store.placements, store.capacities, store.gpu_uses
     pruning = Pruning(history, *kept, git.standing, clock, lambda: memory.epoch)
@@ -120,10 +134,14 @@ def parts_on_kubernetes(
     status = KubernetesStatus(runner.followed, git.standing)
     asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
     return Parts(
-        replace(services_of(*asked, lambda _, __: None, cluster=status, use=use.known), audit=store.audit),
+        replace(
+            services_of(*asked, lambda _, __: None, cluster=status, past=PastRecords(*records), use=use.known),
+            audit=store.audit,
+        ),
         (
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
-            *threads_of({"policy": git.follower, "alerts": alerts, "audit anchors": anchors}),
+            *threads_of({"policy": git.follower, "alerts": alerts, "audit anchors": anchors, "budgets": budgets}),
+            *threads_of({"capacity watch": CapacityWatch(store.capacities, clock, leads)}),
             *_keeping_watch(pruning, history, git.standing, clock, runner, memory, observes=observer is not None),
             *use.members,
         ),

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from reconciler.control.capacity import CapacityRecorder
+from reconciler.kubernetes.binder.records import eviction_record_on
 from reconciler.kubernetes.control.pod_times import gang_ending, held_since, held_until, release_of
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.control.signs import controllers_of
@@ -125,6 +126,7 @@ class _Look:
         self._held: dict[PodUid, HeldPod] = dict(before.held)
         self._gangs: dict[JobName, SeenGang] = dict(before.gangs)
         self._by_uid = {pod.metadata.uid: pod for pod in sight.pods.values()} if self._is_first else {}
+        self._said: dict[JobName, Intent | None] = {}
         self._asked = {intent.job: intent for intent in sight.intents if intent.kind in ("stop", "shrink")}
 
     def changes(self) -> PodChanges:
@@ -234,8 +236,17 @@ class _Look:
             return PodRelease(self._now, "restarted")  # it is no job's any more
         seen = self._before.seen.get(held.gang)
         saved_at = seen.job.saved_at if seen and seen.job else None
-        asked = self._asked.get(held.gang) or self._before.asked.get(held.gang)
-        return release_of(pod, self._now, asked, saved_at)
+        return release_of(pod, self._now, self._asked_of(held.gang), saved_at)
+
+    def _asked_of(self, name: JobName) -> Intent | None:
+        """What a gang was asked to do, now or before, or as one of its pods says that went before anybody looked again."""
+        if name not in self._said:
+            seen = self._before.seen.get(name)
+            pods = (self._by_uid.get(one.uid) or self._gone.get(one.uid) for one in (seen.members if seen else ()))
+            records = (eviction_record_on(pod) for pod in pods if pod)
+            written = next((record.intent for record in records if record), None)
+            self._said[name] = self._asked.get(name) or self._before.asked.get(name) or written
+        return self._said[name]
 
     def _came_and_gone(self, left: dict[PodUid, PodRelease]) -> tuple[list[HeldPod], list[tuple[SeenGang, GangEnd]]]:
         """What pods held that nobody saw hold it, and their gangs where these are not known either."""
@@ -248,7 +259,7 @@ class _Look:
             held = None if uid in self._held else self._held_by(pod, gang)
             if held is None:
                 continue
-            left[uid] = release_of(pod, self._now, self._before.asked.get(gang), None)
+            left[uid] = release_of(pod, self._now, self._asked_of(gang), None)
             found.append(held)
             if gang not in self._gangs:
                 strange[gang].append((pod, held))

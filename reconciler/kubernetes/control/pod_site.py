@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from reconciler.control.budget_limits import without_borrowing
 from reconciler.control.control import PolicyInForce, PolicySource
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
 from reconciler.control.loop import take_pass
@@ -113,7 +114,7 @@ class PodSite:
         found = snapshot_from(self.clock.now(), look.sight, look.policy, self.by_hand(look), memory.remembered())
         if recorder is not None and memory.epoch is not None:
             recorder.keep(Led(self._epoch, memory.epoch), look.sight, self.plane.mirror.take_gone(), found)
-        return found, look.policy
+        return found, without_borrowing(look.policy, found, self.plane.handed.budgets())
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the state folder's store."""

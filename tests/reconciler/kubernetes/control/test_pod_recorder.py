@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.control.capacity import WATCH_GAP
 from reconciler.protocols.past_jobs import PastJob
 from reconciler.store.store import SqlStore
 from solver.model.cluster import DeviceId
@@ -80,7 +81,7 @@ def test_after_an_hour_without_a_leader_what_is_there_counts_as_it_says(cluster:
     stays, goes, ends = bound("stays", "n1", 10, 0), bound("goes", "n1", 10, 1), bound("ends", "n1", 10, 2)
     cluster.put(stays, goes, ends)
     cluster.look(20)
-    cluster.store.capacities.watch(cluster.leader.led.store, at(60), 180_000)
+    cluster.store.capacities.watch(cluster.leader.led.store, at(60), WATCH_GAP)
     cluster.put(over(ends, 600), bound("new", "n1", 1_200, 3), over(bound("both", "n1", 1_300, 4), 1_400, "Failed"))
     cluster.drop("goes")
     cluster.lead(3_600)
@@ -94,8 +95,8 @@ def test_after_an_hour_without_a_leader_what_is_there_counts_as_it_says(cluster:
     ]
     gone = [record for record in cluster.store.pod_placements.past(at(0), at(9_999)) if record.outcome]
     told = {record.name: (record.outcome.state, record.outcome.at) for record in gone if record.outcome}
-    assert told["vision.pod.goes"] == ("cancelled", at(60))
-    assert told["vision.pod.ends"] == ("succeeded", at(600))
+    assert told[JobName("vision.pod.goes")] == ("cancelled", at(60))
+    assert told[JobName("vision.pod.ends")] == ("succeeded", at(600))
 
 
 def test_an_evicted_gang_that_its_controller_makes_anew_is_in_its_next_attempt(cluster: Recorded) -> None:
