@@ -55,7 +55,10 @@ def _unkept(policy: Policy, operations: Operations) -> Iterator[tuple[str, str]]
         yield "IdlePolicies", f"it is not seen what pods do: {_named('IdlePolicies', operations.idle)} warn no job"
     of_users = [budget for budget in operations.budgets if budget.user]
     if of_users:
-        yield "Budgets", f"whose pods are is not on record: nothing counts to {_named('Budgets', of_users)}"
+        yield (
+            "Budgets",
+            f"which user a pod belongs to is not on record: nothing counts to {_named('Budgets', of_users)}",
+        )
     if health is not None and health.test is not None:
         told = f"so the test of the HealthPolicy ({health.origin}) is not run"
         yield (

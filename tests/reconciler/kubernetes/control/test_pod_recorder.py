@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.control.capacity import WATCH_GAP
+from reconciler.kubernetes.control.views import PodHoldings, PodJobs
+from reconciler.kubernetes.objects.wire import KubeNode, read
+from reconciler.protocols.job_source import JobQuery
 from reconciler.protocols.past_jobs import PastJob
 from reconciler.store.store import SqlStore
 from solver.model.cluster import DeviceId
@@ -15,7 +18,9 @@ from solver.model.quantities import MilliGpu
 from solver.model.workload import JobName, QueueName
 from tests.fresh_store import fresh_store
 from tests.reconciler.kubernetes.control.recorded import EVICTED, Recorded, at, bound, over, written
-from tests.reconciler.kubernetes.samples import pod
+from tests.reconciler.kubernetes.samples import node, pod
+
+MIG_NODE = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
 
 
 @pytest.fixture
@@ -162,6 +167,35 @@ def test_fractions_and_devices_that_nobody_named(cluster: Recorded) -> None:
     account = cluster.account(0, 100)
     assert account.overheld == 0
     assert sum(piece.amount for piece in account.held) == (90 + 80) * 1_000_000
+
+
+def test_instances_are_held_by_their_part_of_a_gpu(cluster: Recorded) -> None:
+    cut = {"nvidia.com/mig-1g.10gb": "7"}
+    cluster.objects["node/n2"] = read(node("n2", 0, offers=cut, labels=MIG_NODE), KubeNode)
+    for index in range(2):
+        cluster.put(pod(f"small-{index}", 0, "n2", requests={"nvidia.com/mig-1g.10gb": "1"}))
+    cluster.look(60)
+    placed = cluster.store.placements.in_window(at(0), at(100))
+    assert [(one.gpus, one.tasks[0].instance_of) for one in placed] == [(125, "n2/0"), (125, "n2/0")]
+    account = cluster.account(60, 100)
+    assert sum(account.capacity(kind) for kind in account.totals) == 9 * 40 * 1_000_000
+    assert sum(of["allocated"] for of in account.totals.values()) == 2 * 125 * 40_000
+
+
+def test_the_jobs_of_the_past_are_told_with_those_that_are_there(cluster: Recorded) -> None:
+    cluster.put(over(bound("train", "n1", 10, 0), 20))
+    cluster.look(30)
+    cluster.drop("train")
+    cluster.put(bound("train", "n1", 40, 0, metadata={"uid": "another"}, created=written(39)))
+    sight = cluster.leader.look(at(50))
+    jobs, ledger = PodJobs(lambda: sight, cluster.store.pod_placements.past), PodHoldings(lambda: sight)
+    first, second = JobName("vision.pod.train"), JobName("vision.pod.train#2")
+    assert {job.name: bool(job.outcome) for job in jobs.jobs()} == {first: False}
+    asked = JobQuery(since=at(0))
+    assert {job.name: bool(job.outcome) for job in jobs.jobs(query=asked)} == {first: True, second: False}
+    assert [job.name for job in jobs.jobs(1, second, asked)] == [first]
+    assert {job.name for job in jobs.jobs(query=JobQuery(since=at(25)))} == {second}
+    assert ledger.of([second]).claims.keys() == {second}
 
 
 def test_what_a_gang_is_and_until_when_it_saved(cluster: Recorded) -> None:
