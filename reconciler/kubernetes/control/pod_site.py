@@ -111,10 +111,11 @@ class PodSite:
         """Join what the watches show with what no object says; put on record what pods hold, and what GPUs there are."""
         memory, recorder = self.plane.handed.memory, self.plane.handed.recorder
         memory.look(self._epoch, look.sight)
-        found = snapshot_from(self.clock.now(), look.sight, look.policy, self.by_hand(look), memory.remembered())
+        by_hand, budgets = self.by_hand(look), self.plane.handed.budgets()
+        found = snapshot_from(self.clock.now(), look.sight, look.policy, by_hand, memory.remembered(), budgets)
         if recorder is not None and memory.epoch is not None:
             recorder.keep(Led(self._epoch, memory.epoch), look.sight, self.plane.mirror.take_gone(), found)
-        return found, without_borrowing(look.policy, found, self.plane.handed.budgets())
+        return found, without_borrowing(look.policy, found, budgets)
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the state folder's store."""
