@@ -1,6 +1,6 @@
-"""The protocol that puts on record what gangs of pods were and what their pods held; its conformance suite is
-tests/contracts/test_pod_placements.py.
+"""The protocol that puts on record what gangs of pods were, and what their pods held.
 
+The conformance suite is tests/contracts/test_pod_placements.py.
 Where jobs are pods no ledger gives and takes GPUs: each pass says what is new against what is on record. What is said again changes
 nothing, since a pod counts once by its uid. What is read of it is read as of any other job: Placements and PastJobs.
 """
@@ -62,7 +62,7 @@ class PodRelease(NamedTuple):
     is_at_most: bool = False
 
 
-class SeenGang(Document, frozen=True):
+class RecordedGang(Document, frozen=True):
     """A gang that is whole, as it is. `controllers`: uids of what made its pods, by which one that comes back is known."""
 
     name: JobName
@@ -86,7 +86,7 @@ class PodChanges(NamedTuple):
     """
 
     at: Instant
-    gangs: tuple[SeenGang, ...] = ()
+    gangs: tuple[RecordedGang, ...] = ()
     came: tuple[HeldPod, ...] = ()
     left: Mapping[PodUid, PodRelease] = {}
     ended: Mapping[JobName, GangEnd] = {}
@@ -110,7 +110,7 @@ class PodPlacements(Protocol):
     def on_record(self, pods: Collection[PodUid]) -> frozenset[PodUid]:
         """Which of these are, be they over."""
 
-    def gangs(self) -> dict[JobName, SeenGang]:
+    def gangs(self) -> dict[JobName, RecordedGang]:
         """Gangs that have not ended, as far as it is on record."""
 
     def past(self, start: Instant, end: Instant) -> tuple[JobRecord, ...]:

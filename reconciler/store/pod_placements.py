@@ -18,7 +18,7 @@ from reconciler.model.job_record import JobOutcome, JobRecord
 from reconciler.model.job_runs import run_after
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.placements import PlacedTask
-from reconciler.protocols.pod_placements import GangEnd, HeldPod, PodChanges, PodRelease, PodUid, SeenGang
+from reconciler.protocols.pod_placements import GangEnd, HeldPod, PodChanges, PodRelease, PodUid, RecordedGang
 from reconciler.store.database import Database
 from reconciler.store.jobs import columns_of
 from reconciler.store.placements import HELD, packed_tasks, unpacked_tasks
@@ -75,7 +75,7 @@ class SqlPodPlacements:
                 found |= set(connection.execute(select(placements.c.pod).where(placements.c.pod.in_(some))).scalars())
         return frozenset(found)
 
-    def gangs(self) -> dict[JobName, SeenGang]:
+    def gangs(self) -> dict[JobName, RecordedGang]:
         """Those without an end."""
         with self._database.reading() as connection:
             rows = connection.execute(select(past_gangs).where(past_gangs.c.ended_at.is_(None))).all()
@@ -88,9 +88,9 @@ class SqlPodPlacements:
             rows = connection.execute(select(past_gangs).where(*there).order_by(past_gangs.c.name)).all()
         return tuple(self._record(row) for row in rows)
 
-    def _gang(self, row: Row[Any]) -> SeenGang:
+    def _gang(self, row: Row[Any]) -> RecordedGang:
         spec = self._database.read_document(row.spec, JobSpec)
-        return SeenGang(JobName(row.called), spec, Instant(row.submitted_at), tuple(row.controllers.split()))
+        return RecordedGang(JobName(row.called), spec, Instant(row.submitted_at), tuple(row.controllers.split()))
 
     def _record(self, row: Row[Any]) -> JobRecord:
         outcome = None
@@ -104,7 +104,7 @@ class SqlPodPlacements:
 # Gangs.
 
 
-def _keep_gang(database: Database, connection: Connection, gang: SeenGang) -> None:
+def _keep_gang(database: Database, connection: Connection, gang: RecordedGang) -> None:
     before = _newest(connection, gang.name)
     asked = {name: value for name, value in columns_of(gang.spec).items() if name in past_gangs.c}
     if before is None or not _goes_on(before, gang):
@@ -125,7 +125,7 @@ def _newest(connection: Connection, name: JobName) -> Row[Any] | None:
     return max(rows, key=lambda row: (row.ended_at is None, len(row.name), row.name), default=None)
 
 
-def _goes_on(before: Row[Any], gang: SeenGang) -> bool:
+def _goes_on(before: Row[Any], gang: RecordedGang) -> bool:
     """It is the same job as before."""
     if before.ended_at is None or before.submitted_at == gang.submitted_at or before.ended_as == "failed":
         return True

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.protocols.backend import StaleEpochError
 from reconciler.protocols.placements import PlacedTask
-from reconciler.protocols.pod_placements import GangEnd, HeldPod, PodChanges, PodRelease, SeenGang
+from reconciler.protocols.pod_placements import GangEnd, HeldPod, PodChanges, PodRelease, RecordedGang
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.shape import Shape
@@ -15,7 +15,7 @@ from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from tests.contracts.stores import NOW, Stores, lead
 
 TRAIN, NODE = JobName("vision.gang.train"), NodeName("n1")
-GANG = SeenGang(TRAIN, JobSpec(QueueName("q"), (TaskGroup("w", 2, Shape(gpus=1)),)), NOW, ("made-by",))
+GANG = RecordedGang(TRAIN, JobSpec(QueueName("q"), (TaskGroup("w", 2, Shape(gpus=1)),)), NOW, ("made-by",))
 FIRST, SECOND = (
     HeldPod(
         f"uid-{index}",

@@ -36,7 +36,7 @@ from reconciler.protocols.pod_placements import (
     PodPlacements,
     PodRelease,
     PodUid,
-    SeenGang,
+    RecordedGang,
 )
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.inflight import Intent
@@ -62,7 +62,7 @@ class _Memory:
     led: Led | None = None
     at: Instant = NEVER
     held: dict[PodUid, HeldPod] = field(default_factory=dict)
-    gangs: dict[JobName, SeenGang] = field(default_factory=dict)
+    gangs: dict[JobName, RecordedGang] = field(default_factory=dict)
     seen: dict[JobName, PodGang] = field(default_factory=dict)
     over: frozenset[PodUid] = frozenset()
     asked: dict[JobName, Intent] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class _Look:
         self._now = now
         self._is_first = before.led is None
         self._held: dict[PodUid, HeldPod] = dict(before.held)
-        self._gangs: dict[JobName, SeenGang] = dict(before.gangs)
+        self._gangs: dict[JobName, RecordedGang] = dict(before.gangs)
         self._by_uid = {pod.metadata.uid: pod for pod in sight.pods.values()} if self._is_first else {}
         self._said: dict[JobName, Intent | None] = {}
         self._asked = {intent.job: intent for intent in sight.intents if intent.kind in ("stop", "shrink")}
@@ -187,15 +187,15 @@ class _Look:
                 since = known.since if known else held_since(pod, self._now)
                 yield HeldPod(member.uid, gang.name, job.spec.queue, gpu_type, task.node, _task_on(task), since)
 
-    def _whole(self, changed: Iterable[PodGang]) -> list[SeenGang]:
+    def _whole(self, changed: Iterable[PodGang]) -> list[RecordedGang]:
         """Gangs that are new or not as they are on record."""
-        found: list[SeenGang] = []
+        found: list[RecordedGang] = []
         for gang in changed:
             if gang.job is None:
                 continue
             there = [pod for member in gang.members if (pod := self._by_uid.get(member.uid))]
             made_by = tuple(sorted(controllers_of(there)))
-            seen = SeenGang(gang.name, _told(gang.job.spec), gang.job.submitted_at, made_by)
+            seen = RecordedGang(gang.name, _told(gang.job.spec), gang.job.submitted_at, made_by)
             known = self._gangs.get(gang.name)
             if known is None or _differs(known, seen):
                 found.append(seen)
@@ -248,7 +248,9 @@ class _Look:
             self._said[name] = self._asked.get(name) or self._before.asked.get(name) or written
         return self._said[name]
 
-    def _came_and_gone(self, left: dict[PodUid, PodRelease]) -> tuple[list[HeldPod], list[tuple[SeenGang, GangEnd]]]:
+    def _came_and_gone(
+        self, left: dict[PodUid, PodRelease]
+    ) -> tuple[list[HeldPod], list[tuple[RecordedGang, GangEnd]]]:
         """What pods held that nobody saw hold it, and their gangs where these are not known either."""
         found: list[HeldPod] = []
         strange: defaultdict[JobName, list[tuple[Pod, HeldPod]]] = defaultdict(list)
@@ -316,7 +318,7 @@ def _told(spec: JobSpec) -> JobSpec:
     return msgspec.structs.replace(spec, task_groups=groups)
 
 
-def _differs(known: SeenGang, seen: SeenGang) -> bool:
+def _differs(known: RecordedGang, seen: RecordedGang) -> bool:
     """It is larger, in another queue or class, or made by something else."""
     is_larger = seen.spec.tasks > known.spec.tasks
     of = known.spec.queue, known.spec.priority_class
@@ -324,7 +326,7 @@ def _differs(known: SeenGang, seen: SeenGang) -> bool:
     return is_larger or is_other or not set(seen.controllers) <= set(known.controllers)
 
 
-def _strange_gang(name: JobName, pods: Iterable[tuple[Pod, HeldPod]], now: Instant) -> tuple[SeenGang, GangEnd]:
+def _strange_gang(name: JobName, pods: Iterable[tuple[Pod, HeldPod]], now: Instant) -> tuple[RecordedGang, GangEnd]:
     """A gang of which nothing is known but pods that are over."""
     pods = tuple(pods)
     tasks = [task_of(pod) for pod, _ in pods]
@@ -332,6 +334,6 @@ def _strange_gang(name: JobName, pods: Iterable[tuple[Pod, HeldPod]], now: Insta
     queue, priority_class = pods[0][1].queue, tasks[0].priority_class
     created = min(task.created for task in tasks)
     made_by = tuple(sorted(controllers_of(pod for pod, _ in pods)))
-    gang = SeenGang(name, JobSpec(queue, groups, priority_class=priority_class), created, made_by)
+    gang = RecordedGang(name, JobSpec(queue, groups, priority_class=priority_class), created, made_by)
     at = max(held_until(pod, now) for pod, _ in pods)
     return gang, GangEnd(at, gang_ending(pod for pod, _ in pods))
