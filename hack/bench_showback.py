@@ -210,7 +210,7 @@ def measure(path: Path, start: Instant, end: Instant, by: ShowbackBy, keep_minut
     placed = laps.take("read placements", lambda: store.placements.in_window(start, end))
     account = laps.take("account", lambda: account_of(start, end, spans, placed))
     past = laps.take("read jobs", lambda: {job.name: job for job in store.past_jobs.between(start, end)})
-    kept = {"minute": Instant(end - keep_minutes), "hour": Instant(0), "day": Instant(0)}
+    kept: dict[UseStep, Instant] = {"minute": Instant(end - keep_minutes), "hour": Instant(0), "day": Instant(0)}
     wanted = laps.take("what to read of use", lambda: stretches_of(account.held, kept))
     known = laps.take("read use", lambda: {step: store.gpu_uses.active(step, some) for step, some in wanted.items()})
     facts = JobFacts(

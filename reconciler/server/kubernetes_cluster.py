@@ -120,9 +120,6 @@ def parts_on_kubernetes(
     _count(metrics, store, FollowedFigures(runner), HealthFigures(store.health), tally, *use.figures)
     plane = replace(_seen(on, store, history, clock, lambda: runner.sight), budgets=past.budgets.standings)
     desk, alerts = alert_services(folder, store, plane.jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
-    pruning = Pruning(
-        history, store.placements, store.capacities, store.gpu_uses, git.standing, clock, lambda: memory.epoch
-    )
     anchors = anchors_of(settings, store, clock, log)
     status, kept = KubernetesStatus(runner.followed, git.standing), PastRecords(*past.records)
     asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
@@ -132,7 +129,7 @@ def parts_on_kubernetes(
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
             *threads_of({"policy": git.follower, "alerts": alerts, "audit anchors": anchors}),
             *threads_of({"budgets": past.budgets, "capacity watch": past.watch}),
-            *_keeping_watch(pruning, history, git.standing, clock, runner, memory, observes=observer is not None),
+            *_keeping_watch(store, history, git.standing, clock, runner, memory, observes=observer is not None),
             *use.members,
         ),
         store,
@@ -179,7 +176,7 @@ def _past(
 
 
 def _keeping_watch(
-    pruning: Pruning,
+    store: SqlStore,
     history: LoggedHistory,
     policies: PolicySource,
     clock: Clock,
@@ -194,6 +191,8 @@ def _keeping_watch(
         return memory.epoch is not None and not observes
 
     waits = WaitWatch(history, policies, clock, leads, lambda: runner.status.last, HOLDER)
+    kept = store.placements, store.capacities, store.gpu_uses
+    pruning = Pruning(history, *kept, policies, clock, lambda: memory.epoch)
     return (
         ServerThread("pruning", pruning.run, pruning.stop),
         ServerThread("waits", waits.run, waits.stop),

@@ -143,12 +143,12 @@ def test_pods_that_are_deleted_for_one_of_their_gang_are_lost_as_it_is() -> None
         row = rows(told(*there, *others))["a"]
         return row.lost_to_evictions, row.lost_to_failures
 
-    hours = Decimal(3 * 3600)
-    assert pods("failed") == (0, hours)
-    assert pods("evicted") == (hours, 0)
-    assert pods("succeeded") == pods("cancelled") == (0, 0)
+    hours, none = Decimal(3 * 3600), Decimal(0)
+    assert pods("failed") == (none, hours)
+    assert pods("evicted") == (hours, none)
+    assert pods("succeeded") == pods("cancelled") == (none, none)
     # Another pod came in its place, so that it is not why the gang ended.
-    assert pods("failed", placed("a", "n", HOUR, 2 * HOUR, whole("n", 0), ended="cancelled", number=3)) == (0, 0)
+    assert pods("failed", placed("a", "n", HOUR, 2 * HOUR, whole("n", 0), ended="cancelled", number=3)) == (none, none)
 
 
 def test_a_job_waits_while_it_is_there_and_holds_nothing() -> None:

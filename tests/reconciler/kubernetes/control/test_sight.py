@@ -144,7 +144,7 @@ def test_people_hold_cordon_and_boost() -> None:
 def test_a_budget_that_is_spent_holds_what_has_not_begun_and_what_is_promised_nothing() -> None:
     sight = sight_of([node("n1", 4)], [pod("runs", 1, "n1"), pod("waits"), pod("other", labels={names.QUEUE: "r"})])
     of = "spent", "policies/b.yaml:1", "queue q", QueueName("q"), "", NOW, NOW.after(1_000), NOW, "GPU-hours"
-    spent = BudgetStanding(*of, *map(Decimal, (1, 1, 0)), 100, Decimal(1), Duration(1), None, "hold-new")
+    spent = BudgetStanding(*of, Decimal(1), Decimal(1), Decimal(0), 100, Decimal(1), Duration(1), None, "hold-new")
     policy = policy_of((Queue(QueueName("q")), Queue(QueueName("r"))))
 
     def told(now: Sight, *budgets: BudgetStanding) -> list[str]:
