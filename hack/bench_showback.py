@@ -28,7 +28,7 @@ from sqlalchemy import insert
 from hack.bench_use import course
 from hack.memory import peak_mb
 from reconciler.analysis.showback.account import account_of
-from reconciler.analysis.showback.activity import measured_by, stretches_of
+from reconciler.analysis.showback.activity import measured_use
 from reconciler.analysis.showback.statement import JobFacts, ShowbackBy, statement_of
 from reconciler.analysis.showback.tariff import Tariff, seconds_of
 from reconciler.protocols.capacity import NodeCapacity
@@ -211,11 +211,8 @@ def measure(path: Path, start: Instant, end: Instant, by: ShowbackBy, keep_minut
     account = laps.take("account", lambda: account_of(start, end, spans, placed))
     past = laps.take("read jobs", lambda: {job.name: job for job in store.past_jobs.between(start, end)})
     kept: dict[UseStep, Instant] = {"minute": Instant(end - keep_minutes), "hour": Instant(0), "day": Instant(0)}
-    wanted = laps.take("what to read of use", lambda: stretches_of(account.held, kept))
-    known = laps.take("read use", lambda: {step: store.gpu_uses.active(step, some) for step, some in wanted.items()})
-    facts = JobFacts(
-        past, store.past_jobs.saved(start), store.placements.of_job, lambda _, __: True, "", measured_by(known)
-    )
+    used = laps.take("read use", lambda: measured_use(account.held, kept, store.gpu_uses.active))
+    facts = JobFacts(past, store.past_jobs.saved(start), store.placements.of_job, lambda _, __: True, "", used)
     found = laps.take("statement", lambda: statement_of(account, facts, Tariff((), start, end), by))
     allocated = sum(row.allocated for row in found.rows)
     active = sum(row.active or 0 for row in found.rows)
