@@ -65,7 +65,7 @@ class Services:
     yet. `unstartable` says why no task of a job could begin that a user submits; None: nothing is known against it.
     `cancelled` tells that it is on record of jobs that they are to end.
     `alias_key` is what names of users and jobs are hidden with. `agents`: None where jobs do not run on machines with agents.
-    `placements`: None where jobs are pods, of which no ledger here says what they held. `verdicts`: all that the last plan says of
+    `placements`: None where jobs are Slurm's, of which nothing here says what they held. `verdicts`: all that the last plan says of
     jobs; None while a part of that is still to come. `gpu_types`: those of declared nodes, for which a name may be short; raises
     NoPolicyError. `past`: None where there are no placements. `use`: what GPUs do and did.
     `budgets`: how they stand; none before that is known. `audit`: the audit chain; None: there is none.

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from reconciler.access.rights import Rights
 from reconciler.analysis.showback.account import GpuAccount, GpuKind, account_of, unwatched
-from reconciler.analysis.showback.activity import measured_by, stretches_of
+from reconciler.analysis.showback.activity import measured_use
 from reconciler.analysis.showback.statement import JobFacts, MeasuredUse, ShowbackBy, statement_of
 from reconciler.analysis.showback.tariff import Per, Tariff, seconds_of
 from reconciler.api.answers import answer, answers, refuses
@@ -103,8 +103,7 @@ def _measured(uses: GpuUses | None, account: GpuAccount, kept: GpuUseRecords, no
         return lambda _: None
     spans: dict[UseStep, Duration] = {"minute": kept.keep_minutes, "hour": kept.keep_hours, "day": kept.keep_days}
     kept_since = {step: Instant(now - span - STEPS[step]) for step, span in spans.items()}
-    wanted = stretches_of(account.held, kept_since)
-    return measured_by({step: uses.active(step, starts) for step, starts in wanted.items()})
+    return measured_use(account.held, kept_since, uses.active)
 
 
 def _recorded(past: PastRecords, asked: TimeWindow, keep: Duration) -> TimeWindow:

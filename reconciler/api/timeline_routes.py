@@ -88,7 +88,7 @@ class TimelineRoutes:
 def kept_placements(services: Services) -> Placements:
     """What is kept of the past. Raises RequestRefusedError where nothing is."""
     if services.placements is None:
-        told = "Where jobs are pods no ledger of this server's says what they held: placements are not kept."
+        told = "Where another scheduler runs jobs, nothing here says what they held: placements are not kept."
         raise RequestRefusedError(404, "no-placements", told, "Ask the cluster's own monitoring.")
     return services.placements
 

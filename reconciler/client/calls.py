@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 from urllib.parse import quote
 
 from reconciler.analysis.showback.statement import ShowbackBy
@@ -31,6 +32,8 @@ from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.gpu_use import UseStep
 from solver.model.document import decode, encode
 from solver.model.quantities import Instant
+
+_STATEMENT_S: Final = 900.0
 
 
 class AgentCalls:
@@ -242,9 +245,12 @@ class PastCalls:
         return decode(self._transport.call("GET", "/v1/usage", params=_given(stated)), QueueUseOverTime)
 
     def showback(self, by: ShowbackBy = "queue", since: str = "7d", to: str = "", charges: str = "") -> Showback:
-        """What became of all GPU time, and what each queue, user, class, job or GPU type had of it. `charges`: docs/api.md."""
-        stated = {"by": by, "from": since, "to": to, "charges": charges}
-        return decode(self._transport.call("GET", "/v1/showback", params=_given(stated)), Showback)
+        """What became of all GPU time, and what each queue, user, class, job or GPU type had of it. `charges`: docs/api.md.
+
+        It is worked out when it is asked for: a month of a large cluster takes minutes.
+        """
+        asked = _given({"by": by, "from": since, "to": to, "charges": charges})
+        return decode(self._transport.call("GET", "/v1/showback", params=asked, silence_s=_STATEMENT_S), Showback)
 
     def gpu_use_of_node(self, node: str, step: UseStep = "minute", since: str = "3h", to: str = "") -> NodeUse:
         """What the GPUs of a node did."""

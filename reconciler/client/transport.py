@@ -80,9 +80,14 @@ class Transport:
         headers: dict[str, str] | None = None,
         *,
         repeatable: bool = True,
+        silence_s: float = _TIMEOUT_S,
     ) -> bytes:
-        """The body of the answer. A repeatable call is made again, three times in all, while the connection fails."""
-        return self.answer(method, path, params, content, headers, repeatable=repeatable).content
+        """The body of the answer. A repeatable call is made again, three times in all, while the connection fails.
+
+        `silence_s`: so long the answer may take to begin.
+        """
+        answered = self.answer(method, path, params, content, headers, repeatable=repeatable, silence_s=silence_s)
+        return answered.content
 
     def answer(
         self,
@@ -93,12 +98,16 @@ class Transport:
         headers: dict[str, str] | None = None,
         *,
         repeatable: bool = True,
+        silence_s: float = _TIMEOUT_S,
     ) -> httpx2.Response:
         """The same, with its headers."""
         pauses = iter(_PAUSES_S if repeatable else ())
+        patience = httpx2.Timeout(_TIMEOUT_S, read=silence_s)
         while True:
             try:
-                response = self._http.request(method, path, params=params, content=content, headers=headers)
+                response = self._http.request(
+                    method, path, params=params, content=content, headers=headers, timeout=patience
+                )
             except httpx2.TransportError as error:
                 pause_s = next(pauses, None) if isinstance(error, _BROKEN) else None
                 if pause_s is None:

@@ -2,7 +2,8 @@
 
 They are written by the ledger, in the very transactions that give and take devices, and say what it said at every instant: an
 attempt's placements follow each other without a gap while it holds something. Times are milliseconds of the leader's clock. Where
-that was set back, a placement begins when the one before it on the same node has ended, so that none overlap.
+that was set back, a placement begins when the one before it on the same node has ended, so that none overlap. Where jobs are pods
+each pod has a placement, which passes write (pod_placements.py), and times are those of the API server and of kubelets.
 The conformance suite is tests/contracts/test_placements.py.
 """
 
@@ -31,11 +32,13 @@ PlacementEnd = (
         "shrank",
         "restarted",
         "lost",
+        "unseen",
     ]
     | FailureKind
 )
 """Why a placement is over: how the job ended, why the attempt was sent back, how it failed and is tried again, or that the gang has
-other tasks from then on. "": it is not over, or nothing is on record. `lost`: another program took the devices back unseen."""
+other tasks from then on. "": it is not over, or nothing is on record. `lost`: another program took the devices back unseen.
+`unseen`: a pod was gone when it was looked for; it held something at least until then."""
 
 
 class Placement(Document, frozen=True):

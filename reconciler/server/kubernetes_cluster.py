@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from contextlib import closing as shut
 from dataclasses import replace
 from functools import partial
 from random import SystemRandom
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
@@ -17,11 +17,13 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.access.token_file import read_or_make_token
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.backtest.observed_files import ObservedFiles
+from reconciler.analysis.showback.budgets import SpendingRecords
 from reconciler.analysis.traces import TraceUnreadableError
+from reconciler.api.services import PastRecords
 from reconciler.control.control import LEASE, PolicySource
 from reconciler.control.job_counts import JobTally
 from reconciler.control.metrics import Metrics
-from reconciler.control.seen_plane import SeenHoldings, SeenPlane
+from reconciler.control.seen_plane import SeenPlane
 from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.standing_policy import StandingPolicy
 from reconciler.kubernetes.client.credentials import Credentials
@@ -33,15 +35,20 @@ from reconciler.kubernetes.control.connection import Beside, ClusterConnection, 
 from reconciler.kubernetes.control.followed_figures import FollowedFigures
 from reconciler.kubernetes.control.observer import Observer
 from reconciler.kubernetes.control.plane import Handed, PodPlane
+from reconciler.kubernetes.control.pod_recorder import PodRecorder
 from reconciler.kubernetes.control.policy_publication import PolicyPublication
 from reconciler.kubernetes.control.runner import PodRunner
+from reconciler.kubernetes.control.sight import Sight
 from reconciler.kubernetes.control.state import KubernetesState
-from reconciler.kubernetes.control.views import Logless, PodJobs
-from reconciler.kubernetes.objects.pod_ownership import PodOwnership
+from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs
+from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.lifecycle.health.figures import HealthFigures
 from reconciler.model.clock import Clock, SystemClock
+from reconciler.protocols.backend import Epoch
 from reconciler.server.alerts import alert_services
 from reconciler.server.audit_anchors import anchors_of
+from reconciler.server.budget_watch import BudgetWatch
+from reconciler.server.capacity_watch import CapacityWatch
 from reconciler.server.exported_use import exported_use
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.history_log import LoggedHistory
@@ -100,7 +107,8 @@ def parts_on_kubernetes(
     observer = _observer(on.observed, folder, memory, clock, log) if on.observed else None
     rounds = round_worker(settings, clock, log, closing)
     of_git = git.standing, rounds, clock, SystemRandom(), partial(_stalled, git.standing)
-    handed = Handed(memory, store.interventions, store.health, *of_git, log)
+    past = _past(store, on, history, git.standing, clock, lambda: runner, memory)
+    handed = Handed(memory, store.interventions, store.health, *of_git, log, past.recorder, past.budgets.standings)
     beside = _showing(settings, on, git.standing, log)
 
     def connect() -> AbstractAsyncContextManager[PodPlane]:
@@ -110,21 +118,18 @@ def parts_on_kubernetes(
     runner = PodRunner(connect, clock, Reporter(metrics, log, clock, tally, trace, history.rounds(1)).hear)
     use = exported_use(on.dcgm, store.gpu_uses, git.standing, lambda: runner, lambda: memory.epoch, clock, log)
     _count(metrics, store, FollowedFigures(runner), HealthFigures(store.health), tally, *use.figures)
-    jobs, ledger = PodJobs(lambda: runner.sight), SeenHoldings(lambda: runner.sight)
-    stores = store.checkpoints, store.interventions, store.health
-    plane = SeenPlane(on.holder, jobs, ledger, history, Logless(lambda: runner.sight), clock, *stores)
-    desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
-    kept = store.placements, store.capacities, store.gpu_uses
-    pruning = Pruning(history, *kept, git.standing, clock, lambda: memory.epoch)
+    plane = replace(_seen(on, store, history, clock, lambda: runner.sight), budgets=past.budgets.standings)
+    desk, alerts = alert_services(folder, store, plane.jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     anchors = anchors_of(settings, store, clock, log)
-    status = KubernetesStatus(runner.followed, git.standing)
+    status, kept = KubernetesStatus(runner.followed, git.standing), PastRecords(*past.records)
     asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
     return Parts(
-        replace(services_of(*asked, lambda _, __: None, cluster=status, use=use.known), audit=store.audit),
+        replace(services_of(*asked, lambda _, __: None, cluster=status, past=kept, use=use.known), audit=store.audit),
         (
             ServerThread("loop", lambda: _decide(runner, on), runner.stop),
             *threads_of({"policy": git.follower, "alerts": alerts, "audit anchors": anchors}),
-            *_keeping_watch(pruning, history, git.standing, clock, runner, memory, observes=observer is not None),
+            *threads_of({"budgets": past.budgets, "capacity watch": past.watch}),
+            *_keeping_watch(store, history, git.standing, clock, runner, memory, observes=observer is not None),
             *use.members,
         ),
         store,
@@ -132,8 +137,46 @@ def parts_on_kubernetes(
     )
 
 
+def _seen(
+    on: KubernetesSettings, store: SqlStore, history: LoggedHistory, clock: Clock, sight: Callable[[], Sight]
+) -> SeenPlane:
+    """What callers of the API are told of pods."""
+    jobs, stores = PodJobs(sight, store.pod_placements.past), (store.checkpoints, store.interventions, store.health)
+    return SeenPlane(on.holder, jobs, PodHoldings(sight), history, Logless(sight), clock, *stores)
+
+
+class _PastKeeping(NamedTuple):
+    """What keeps, and what reads, what pods held."""
+
+    recorder: PodRecorder
+    records: SpendingRecords
+    budgets: BudgetWatch
+    watch: CapacityWatch
+
+
+def _past(
+    store: SqlStore,
+    on: KubernetesSettings,
+    history: LoggedHistory,
+    policies: PolicySource,
+    clock: Clock,
+    runner: Callable[[], PodRunner],
+    memory: KubernetesState,
+) -> _PastKeeping:
+    def leads() -> Epoch | None:
+        return memory.epoch if runner().status.condition in ("leading", "observing") else None
+
+    records = SpendingRecords(store.placements, store.capacities, store.past_jobs)
+    return _PastKeeping(
+        PodRecorder(store.pod_placements, store.capacities, on.observed or OURS),
+        records,
+        BudgetWatch(records, history, policies, clock, leads, lambda: runner().wake(), HOLDER),
+        CapacityWatch(store.capacities, clock, leads),
+    )
+
+
 def _keeping_watch(
-    pruning: Pruning,
+    store: SqlStore,
     history: LoggedHistory,
     policies: PolicySource,
     clock: Clock,
@@ -148,6 +191,8 @@ def _keeping_watch(
         return memory.epoch is not None and not observes
 
     waits = WaitWatch(history, policies, clock, leads, lambda: runner.status.last, HOLDER)
+    kept = store.placements, store.capacities, store.gpu_uses
+    pruning = Pruning(history, *kept, policies, clock, lambda: memory.epoch)
     return (
         ServerThread("pruning", pruning.run, pruning.stop),
         ServerThread("waits", waits.run, waits.stop),

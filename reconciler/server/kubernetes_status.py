@@ -53,8 +53,12 @@ def _unkept(policy: Policy, operations: Operations) -> Iterator[tuple[str, str]]
         yield "IdleLimits", f"it is not seen what pods do, {told}"
     if operations.idle:
         yield "IdlePolicies", f"it is not seen what pods do: {_named('IdlePolicies', operations.idle)} warn no job"
-    if operations.budgets:
-        yield "Budgets", f"what pods held is not on record: {_named('Budgets', operations.budgets)} hold no job back"
+    of_users = [budget for budget in operations.budgets if budget.user]
+    if of_users:
+        yield (
+            "Budgets",
+            f"which user a pod belongs to is not on record: nothing counts to {_named('Budgets', of_users)}",
+        )
     if health is not None and health.test is not None:
         told = f"so the test of the HealthPolicy ({health.origin}) is not run"
         yield (

@@ -156,7 +156,7 @@ def services_of(
     *,
     use: KnownUse,
 ) -> Services:
-    """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed; then there is no `past`."""
+    """Everything the API needs. `cluster`: where others keep what jobs are, how that is followed."""
     watch = ControlPlaneView(plane, standing, runner, following, cluster, watched)
     metrics.add(PlaneFigures(lambda: runner.status, standing.status, watch.queue_uses))
     seen = watch.policy, watch.snapshot, watch.queue_uses, watch.sighted

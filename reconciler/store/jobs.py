@@ -421,7 +421,7 @@ def _wishes(query: JobQuery) -> Iterator[ColumnElement[bool]]:
         yield named | any_type | jobs.c.gpu_types.is_(None)
 
 
-def _columns_of(spec: JobSpec) -> dict[str, object]:
+def columns_of(spec: JobSpec) -> dict[str, object]:
     """A spec, and what of it jobs are found and sorted by."""
     with_gpus = [group.shape.gpu_types for group in spec.task_groups if group.shape.cost]
     types = sorted({gpu_type for named in with_gpus for gpu_type in named or ("*",)})
@@ -437,7 +437,7 @@ def _columns_of(spec: JobSpec) -> dict[str, object]:
 def _row_of(asked: Submission) -> dict[str, object]:
     return {
         **_names_of(asked.name),
-        **_columns_of(asked.spec),
+        **columns_of(asked.spec),
         "user": asked.user,
         "submitted_at": asked.at,
         "idempotency_key": asked.idempotency_key,
@@ -499,7 +499,7 @@ def _tallied(connection: Connection, names: Collection[JobName]) -> dict[JobName
 def _columns(job: NewJob) -> dict[str, object]:
     return {
         **_names_of(job.name),
-        **_columns_of(job.spec),
+        **columns_of(job.spec),
         "array": None if job.array is None else encode(job.array).decode(),
         "array_id": None if job.array is None else job.array.id,
         "pipeline": job.pipeline or None,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, or_, select
+from sqlalchemy import CompoundSelect, Connection, Row, Select, func, literal, or_, select
 
 from reconciler.protocols.past_jobs import PastJob
 from reconciler.store.database import Database
-from reconciler.store.tables import checkpoints, jobs, placements
+from reconciler.store.tables import checkpoints, jobs, past_gangs, placements
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName, JobSpec, QueueName
 
@@ -30,15 +30,22 @@ class SqlPastJobs:
             rows = connection.execute(query).all()
             older = [row.name for row in rows if row.queue is None]
             specs = self._specs(connection, older)
-        return tuple(sorted(_past_job(row, specs.get(row.name)) for row in rows))
+            gangs = connection.execute(_gangs_between(start, end, held)).all()
+        found = (*(_past_job(row, specs.get(row.name)) for row in rows), *(_past_job(row, None) for row in gangs))
+        return tuple(sorted(found))
 
     def saved(self, start: Instant) -> dict[tuple[JobName, int], Instant]:
-        """A checkpoint that is deleted was one."""
+        """A checkpoint that is deleted was one. What gangs of pods say of it is kept with what they held."""
         named = checkpoints.c.job, checkpoints.c.attempt
         good = checkpoints.c.state != "corrupt", checkpoints.c.findings == "[]", checkpoints.c.at > start
         query = select(*named, func.max(checkpoints.c.at).label("at")).where(*good).group_by(*named)
+        of_pods = select(placements.c.job, placements.c.attempt, func.max(placements.c.saved_at).label("at"))
+        of_pods = of_pods.where(
+            placements.c.pod.is_not(None), placements.c.until > start, placements.c.saved_at > start
+        )
+        both = query.union_all(of_pods.group_by(placements.c.job, placements.c.attempt))
         with self._database.reading() as connection:
-            return {(JobName(row.job), row.attempt): Instant(row.at) for row in connection.execute(query)}
+            return {(JobName(row.job), row.attempt): Instant(row.at) for row in connection.execute(both)}
 
     def _specs(self, connection: Connection, names: list[str]) -> dict[str, JobSpec]:
         """Of jobs that an older release took in, whose rows do not say it all."""
@@ -47,6 +54,14 @@ class SqlPastJobs:
             text = connection.execute(select(jobs.c.spec).where(jobs.c.name == name)).scalar_one()
             found[name] = self._database.read_document(text, JobSpec)
         return found
+
+
+def _gangs_between(start: Instant, end: Instant, held: Select[Any]) -> CompoundSelect[Any]:
+    """As of jobs; who made a gang's pods is not known."""
+    names = "name", "queue", "priority_class", "gpus", "gpu_types", "submitted_at", "ended_at"
+    wanted = select(*(past_gangs.c[name] for name in names), literal("").label("user"))
+    there = or_(past_gangs.c.ended_at.is_(None), past_gangs.c.ended_at > start), past_gangs.c.submitted_at < end
+    return wanted.where(*there).union(wanted.where(past_gangs.c.name.in_(held)))
 
 
 def _past_job(row: Row[Any], spec: JobSpec | None) -> PastJob:

@@ -32,7 +32,7 @@ from reconciler.protocols.ledger import Claim
 from reconciler.protocols.placements import NodePlacement, PlacedTask, Placement, PlacementEnd, Steps, Use
 from reconciler.store.database import Database
 from reconciler.store.rows import pieces
-from reconciler.store.tables import claims, failures, intents, jobs, placement_nodes, placements
+from reconciler.store.tables import claims, failures, intents, jobs, past_gangs, placement_nodes, placements
 from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.inflight import Intent, StopPurpose
 from solver.model.quantities import Instant, MilliGpu
@@ -163,7 +163,9 @@ def adopt(database: Database, connection: Connection, read: Callable[[Row[Any]],
     both = claims.outerjoin(placements, _HELD_BY_CLAIM)
     untold = connection.execute(select(claims).select_from(both).where(placements.c.number.is_(None))).all()
     either = placements.outerjoin(claims, _HELD_BY_CLAIM)
-    lost = select(placements.c.job).select_from(either).where(placements.c.until == HELD, claims.c.job.is_(None))
+    # What pods hold no claim tells of.
+    of_claims = placements.c.until == HELD, placements.c.pod.is_(None)
+    lost = select(placements.c.job).select_from(either).where(*of_claims, claims.c.job.is_(None))
     end(connection, {JobName(job): Ending("lost") for job in connection.execute(lost).scalars()}, now)
     since = [msgspec.structs.replace(read(row), since=Instant(max(row.since, row.sized_at or 0))) for row in untold]
     begin(database, connection, since)
@@ -202,18 +204,28 @@ def _by_type(claim: Claim) -> Iterator[tuple[GpuType, list[TaskPlacement]]]:
 
 def _node_row(number: int, node: NodeName, tasks: Sequence[TaskPlacement]) -> dict[str, object]:
     gpus = sum(int(task.gpus) for task in tasks)
-    packed = _PACK.encode([_packed(node, task) for task in tasks])
+    packed = packed_tasks(node, [placed_task(task) for task in tasks])
     return {"placement": number, "node": node, "until": HELD, "gpus": gpus, "tasks": packed}
 
 
-def _packed(node: NodeName, task: TaskPlacement) -> _Packed:
-    is_whole = task.mig is None and task.share is None
+def placed_task(task: TaskPlacement) -> PlacedTask:
+    """As it is put on record."""
+    return PlacedTask(task.group, task.index, task.devices, task.gpus, task.mig.gpu if task.mig else None)
+
+
+def packed_tasks(node: NodeName, tasks: Iterable[PlacedTask]) -> bytes:
+    """What of tasks is kept on one node."""
+    return _PACK.encode([_packed(node, task) for task in tasks])
+
+
+def _packed(node: NodeName, task: PlacedTask) -> _Packed:
+    is_whole = task.instance_of is None and task.gpus == MilliGpu.gpus(len(task.devices))
     return _Packed(
         task.group,
         task.index,
         tuple(short_device(node, device) for device in task.devices),
         -1 if is_whole else int(task.gpus),
-        short_device(node, task.mig.gpu) if task.mig else "",
+        short_device(node, task.instance_of) if task.instance_of is not None else "",
     )
 
 
@@ -228,7 +240,8 @@ def device_of(node: NodeName, short: str) -> DeviceId:
     return DeviceId(short[1:] if short.startswith(_RAW) else f"{node}/{short}")
 
 
-def _unpacked(node: NodeName, packed: bytes) -> tuple[PlacedTask, ...]:
+def unpacked_tasks(node: NodeName, packed: bytes) -> tuple[PlacedTask, ...]:
+    """What `packed_tasks` made."""
     return tuple(
         PlacedTask(
             task.group,
@@ -291,7 +304,7 @@ class SqlPlacements:
             whole = {row.number: _placement(row) for row in connection.execute(select(*_COLUMNS).where(within))}
             rows = connection.execute(lying).all()
         found = (
-            NodePlacement(whole[number], NodeName(node), MilliGpu(gpus), _unpacked(NodeName(node), tasks))
+            NodePlacement(whole[number], NodeName(node), MilliGpu(gpus), unpacked_tasks(NodeName(node), tasks))
             for number, node, gpus, tasks in rows
         )
         return tuple(sorted(found, key=lambda one: (one.node, one.placement.since, one.placement.number)))
@@ -324,9 +337,10 @@ class SqlPlacements:
         return {(QueueName(queue), GpuType(gpu_type)): use for (queue, gpu_type), use in added.items()}
 
     def prune(self, epoch: Epoch, before: Instant, limit: int = 500) -> int:
-        """What lay on nodes goes with them. In pieces: no other writes meanwhile."""
+        """What lay on nodes goes with them, and gangs of pods. In pieces: no other writes meanwhile."""
         old = select(placements.c.number).where(placements.c.until <= before).order_by(placements.c.until).limit(limit)
         with self._database.writing(epoch) as connection:
+            connection.execute(delete(past_gangs).where(past_gangs.c.ended_at <= before))
             return connection.execute(delete(placements).where(placements.c.number.in_(old))).rowcount
 
 
@@ -390,4 +404,4 @@ def _placement(row: Row[Any]) -> Placement:
 
 def _node_placement(row: Row[Any]) -> NodePlacement:
     node = NodeName(row.node)
-    return NodePlacement(_placement(row), node, MilliGpu(row.there), _unpacked(node, row.tasks))
+    return NodePlacement(_placement(row), node, MilliGpu(row.there), unpacked_tasks(node, row.tasks))

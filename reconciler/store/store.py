@@ -22,6 +22,7 @@ from reconciler.store.jobs import SqlJobSource
 from reconciler.store.ledger import SqlLedger
 from reconciler.store.past_jobs import SqlPastJobs
 from reconciler.store.placements import SqlPlacements
+from reconciler.store.pod_placements import SqlPodPlacements
 from reconciler.store.sessions import SqlSessions
 
 
@@ -47,6 +48,7 @@ class SqlStore:
     past_jobs: SqlPastJobs
     gpu_uses: SqlGpuUses
     audit: SqlAudit
+    pod_placements: SqlPodPlacements
 
     def close(self) -> None:
         """Close every connection."""
@@ -88,4 +90,5 @@ def open_store(
         SqlPastJobs(database),
         SqlGpuUses(database),
         SqlAudit(database),
+        SqlPodPlacements(database),
     )

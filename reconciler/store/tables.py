@@ -129,7 +129,15 @@ placements = Table(
     Column("until", BigInteger, nullable=False, index=True),
     Column("ended", String, nullable=False, server_default=""),
     Column("beneficiary", String, nullable=False, server_default=""),
+    Column("pod", String),  # its uid, where jobs are pods: then this is what one pod held
+    Column("saved_at", BigInteger),  # until when the gang of a pod said that its work was saved
     info=since(14),
+)
+Index(
+    "placements_pod",
+    placements.c.pod,
+    sqlite_where=placements.c.pod.is_not(None),
+    postgresql_where=placements.c.pod.is_not(None),
 )
 
 placement_nodes = Table(
@@ -431,6 +439,24 @@ ended_gangs = Table(
     Column("priority_class", String, nullable=False),
     Column("gpus", BigInteger, nullable=False),  # thousandths, of the whole gang
     Column("ran", BigInteger, nullable=False),  # milliseconds, in all its attempts
+    info=since(14),
+)
+
+# Gangs of pods, as jobs are: what they were, and when they came and went; see pod_placements.py.
+past_gangs = Table(
+    "past_gangs",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("called", String, nullable=False, index=True),  # as its pods call it
+    Column("queue", String, nullable=False),
+    Column("priority_class", String, nullable=False),
+    Column("gpus", BigInteger, nullable=False),  # thousandths, of the whole gang
+    Column("gpu_types", String, nullable=False),  # as those of jobs
+    Column("spec", Text, nullable=False),
+    Column("submitted_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, index=True),  # absent while it is there
+    Column("ended_as", String, nullable=False, server_default=""),
+    Column("controllers", Text, nullable=False),  # uids, with blanks between
     info=since(14),
 )
 

@@ -138,9 +138,9 @@ def block_activity(node: NodeName, steps: int, stored: bytes, minutes_max: int) 
     Where steps are minutes, a record covers samples: it counts as one.
     """
     packed = _read(steps, stored)
-    codes = np.frombuffer(packed.records, np.uint8).reshape(len(packed.boards), RECORD_BYTES, steps).astype(np.int64)
-    active = codes[:, _ACTIVE_AT]
-    minutes = np.where(active > 0, np.minimum(codes[:, 1] * 256 + codes[:, 2], minutes_max), 0)
+    codes = np.frombuffer(packed.records, np.uint8).reshape(len(packed.boards), RECORD_BYTES, steps)
+    active, high, low = (codes[:, at].astype(np.int64) for at in (_ACTIVE_AT, 1, 2))
+    minutes = np.where(active > 0, np.minimum(high * 256 + low, minutes_max), 0)
     half_percents = minutes * (active - 1)
     places = [_whole(node, short) for short, _ in packed.boards]
     gpus = tuple(dict.fromkeys(places))

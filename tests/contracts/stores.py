@@ -29,6 +29,7 @@ from reconciler.protocols.job_source import JobSource
 from reconciler.protocols.ledger import Claim, Ledger
 from reconciler.protocols.past_jobs import PastJobs
 from reconciler.protocols.placements import Placements
+from reconciler.protocols.pod_placements import PodPlacements
 from reconciler.protocols.sessions import Sessions
 from reconciler.store.database import Database
 from reconciler.store.engines import postgresql_url
@@ -104,6 +105,10 @@ class Stores(Protocol):
     @property
     def placements(self) -> Placements:
         """What was held of which node."""
+
+    @property
+    def pod_placements(self) -> PodPlacements:
+        """What pods held, and what gangs were."""
 
     @property
     def capacities(self) -> Capacities:
@@ -182,6 +187,10 @@ class SqlStores:
     @property
     def placements(self) -> Placements:
         return self._store.placements
+
+    @property
+    def pod_placements(self) -> PodPlacements:
+        return self._store.pod_placements
 
     @property
     def capacities(self) -> Capacities:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, Literal, NamedTuple, get_args
@@ -24,6 +24,7 @@ ShowbackBy = Literal["queue", "user", "class", "job", "gpu-type"]
 _RESIZED: Final[frozenset[PlacementEnd]] = frozenset({"grew", "shrank", "restarted"})
 _SENT_BACK: Final[frozenset[PlacementEnd]] = frozenset({"evicted", "suspended", "requeued"})
 _FAILED: Final[frozenset[PlacementEnd]] = frozenset({"failed", "lost", *get_args(FailureKind)})
+_DELETED: Final[frozenset[PlacementEnd]] = frozenset({"cancelled", "unseen"})
 _UNTIL_NOW: Final = 2**62
 
 Attempt = tuple[JobName, int]
@@ -217,10 +218,14 @@ def _add_loss(total: _Sum, piece: HeldPiece, ended: PlacementEnd, saved_at: Inst
 
 
 def _ends(account: GpuAccount, facts: JobFacts) -> Iterator[tuple[Attempt, PlacementEnd]]:
-    """How attempts ended: as the last of their placements did, which may lie behind the window."""
+    """How attempts ended: as the last of their placements did, which may lie behind the window.
+
+    Pods of a gang have a placement each. Where the last were deleted for what became of another, that is how the attempt ended.
+    """
     last: dict[Attempt, Placement] = {}
     for piece in account.held:
         _keep_later(last, piece.placement)
+    undone = dict(_undone(account, {of for of, placement in last.items() if placement.ended in _DELETED}))
     for (job, attempt), placement in last.items():
         if placement.ended in _RESIZED:
             later = {(job, attempt): placement}
@@ -228,7 +233,24 @@ def _ends(account: GpuAccount, facts: JobFacts) -> Iterator[tuple[Attempt, Place
                 if one.placement.attempt == attempt:
                     _keep_later(later, one.placement)
             placement = later[job, attempt]  # noqa: PLW2901  (the one that says how it ended)
-        yield (job, attempt), placement.ended
+        yield (job, attempt), undone.get((job, attempt), placement.ended)
+
+
+def _undone(account: GpuAccount, attempts: Collection[Attempt]) -> Iterator[tuple[Attempt, PlacementEnd]]:
+    """Of these attempts those that were sent back or failed with one of their pods, in whose place none came any more."""
+    if not attempts:
+        return
+    placements = defaultdict[Attempt, list[Placement]](list)
+    for piece in account.held:
+        if (of := (piece.placement.job, piece.placement.attempt)) in attempts:
+            placements[of].append(piece.placement)
+    for of, those in placements.items():
+        newest = max(one.since for one in those)
+        ends = {one.ended for one in those if one.until is not None and one.until > newest}
+        for kind in (_SENT_BACK, _FAILED):
+            if of_kind := sorted(ends & kind):
+                yield of, of_kind[0]
+                break
 
 
 def _keep_later(last: dict[Attempt, Placement], placement: Placement) -> None:

@@ -186,6 +186,10 @@ class ClusterCache:
         """All pods as the server has them now."""
         return self._pods.view()
 
+    def take_gone(self) -> tuple[Pod, ...]:
+        """Pods with GPUs that are gone since this was asked before, as they were last."""
+        return self._pods.take_gone()
+
     @property
     def partitioned_nodes(self) -> Collection[KubeNode]:
         """The nodes of which it was asked that their GPUs are partitioned."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -12,8 +12,10 @@ from reconciler.control.control import PolicySource, Solve
 from reconciler.kubernetes.control.actuator import KubernetesActuator
 from reconciler.kubernetes.control.cluster_cache import ClusterCache
 from reconciler.kubernetes.control.observer import Observer
+from reconciler.kubernetes.control.pod_recorder import PodRecorder
 from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.status.teller import Teller
+from reconciler.model.budget import BudgetStanding
 from reconciler.model.clock import Clock
 from reconciler.protocols.health import NodeHealths
 from reconciler.protocols.interventions import Interventions
@@ -23,7 +25,8 @@ from reconciler.protocols.interventions import Interventions
 class Handed:
     """What every plane is handed, whatever it does in its cluster.
 
-    `stalled`: why a newer policy is not in force; "" where there is none.
+    `stalled`: why a newer policy is not in force; "" where there is none. `recorder`: puts on record what pods hold; None: that is
+    not kept. `budgets`: how they stand.
     """
 
     memory: KubernetesState
@@ -35,6 +38,8 @@ class Handed:
     chance: Random
     stalled: Callable[[], str]
     log: FilteringBoundLogger
+    recorder: PodRecorder | None = None
+    budgets: Callable[[], Sequence[BudgetStanding]] = tuple
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from reconciler.control.budget_limits import without_borrowing
 from reconciler.control.control import PolicyInForce, PolicySource
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
 from reconciler.control.loop import take_pass
@@ -16,6 +17,7 @@ from reconciler.kubernetes.control.attempts import PodAttempts
 from reconciler.kubernetes.control.geometry import enforceable, geometry_of, with_geometry
 from reconciler.kubernetes.control.node_health import KubeNodeWard
 from reconciler.kubernetes.control.plane import PodPlane
+from reconciler.kubernetes.control.pod_recorder import Led
 from reconciler.kubernetes.control.requested_nodes import ask_for_nodes, requests_in, with_holds
 from reconciler.kubernetes.control.sight import Sight, cluster_sight, holders_of, snapshot_from
 from reconciler.kubernetes.objects.wire import KubeNode
@@ -106,11 +108,14 @@ class PodSite:
         return settled + (await hands.go_on(look.sight, look.policy, handed.health.all()) if hands else 0)
 
     def observe(self, look: PodLook) -> tuple[Snapshot, Policy]:
-        """Join what the watches show with what no object says."""
-        memory = self.plane.handed.memory
+        """Join what the watches show with what no object says; put on record what pods hold, and what GPUs there are."""
+        memory, recorder = self.plane.handed.memory, self.plane.handed.recorder
         memory.look(self._epoch, look.sight)
-        found = snapshot_from(self.clock.now(), look.sight, look.policy, self.by_hand(look), memory.remembered())
-        return found, look.policy
+        by_hand, budgets = self.by_hand(look), self.plane.handed.budgets()
+        found = snapshot_from(self.clock.now(), look.sight, look.policy, by_hand, memory.remembered(), budgets)
+        if recorder is not None and memory.epoch is not None:
+            recorder.keep(Led(self._epoch, memory.epoch), look.sight, self.plane.mirror.take_gone(), found)
+        return found, without_borrowing(look.policy, found, budgets)
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the state folder's store."""

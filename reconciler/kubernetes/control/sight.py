@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,7 +19,9 @@ from reconciler.kubernetes.objects.gang_troubles import gang_troubles
 from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.pod_view import PodView, as_view, view_of
 from reconciler.lifecycle.interventions.effects import about, held_jobs
+from reconciler.lifecycle.jobs.budget_holds import held_by_budgets
 from reconciler.lifecycle.jobs.states import state_of
+from reconciler.model.budget import BudgetStanding
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.ledger import Claim
@@ -119,13 +121,19 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 def snapshot_from(
-    now: Instant, sight: Sight, policy: Policy, by_hand: Collection[Intervention], past: Remembered
+    now: Instant,
+    sight: Sight,
+    policy: Policy,
+    by_hand: Collection[Intervention],
+    past: Remembered,
+    budgets: Sequence[BudgetStanding] = (),
 ) -> Snapshot:
-    """The world of a round. Gangs that are not whole yet, refused, or held by hand are not in it."""
+    """The world of a round. Gangs that are not whole yet, refused, or held by hand or by a budget are not in it."""
     nodes = _cordoned(sight, about(by_hand, "cordon", "node", now))
     short = _short(sight, now)
     intents = tuple(intent for intent in sight.intents if intent.kind != "start" or intent.job not in short)
-    jobs = tuple(_jobs(now, sight, policy, by_hand, past, short))
+    held = _held(now, sight, policy, by_hand, budgets)
+    jobs = tuple(_jobs(now, sight, by_hand, held, past, short))
     quantile = policy.scheduling.duration_quantile
     endless = bool(quantile) and bool(sight.cluster.index.endless)
     in_flight = InFlight(
@@ -177,18 +185,33 @@ def _whole(job: Job, asked: Intent | None) -> tuple[TaskPlacement, ...]:
     return tuple(sorted(both, key=lambda task: (task.group, task.index)))
 
 
-def _jobs(
+def _held(
     now: Instant,
     sight: Sight,
     policy: Policy,
     by_hand: Collection[Intervention],
+    budgets: Sequence[BudgetStanding],
+) -> Collection[JobName]:
+    """The gangs that a person or a budget keeps from beginning. What is promised to a gang no budget takes back."""
+    by_person = held_jobs(by_hand, map(_record, sight.cluster.index.jobs.values()), policy, now)
+    if not budgets:
+        return by_person.keys()
+    promised = {intent.job for intent in sight.intents if intent.kind == "nominate"}
+    waiting = (job for job in sight.cluster.index.jobs.values() if not job.placement and job.name not in promised)
+    return by_person.keys() | held_by_budgets(budgets, map(_record, waiting), policy).keys()
+
+
+def _jobs(
+    now: Instant,
+    sight: Sight,
+    by_hand: Collection[Intervention],
+    waiting: Collection[JobName],
     past: Remembered,
     short: Collection[JobName],
 ) -> Iterable[Job]:
     """Most are as their pods say, and the same objects as a round ago: only those of which more is known are looked at."""
     protected = protected_gangs(sight.cluster, sight.pods, sight.budgets)
     boosts = about(by_hand, "boost", "job", now)
-    waiting = held_jobs(by_hand, map(_record, sight.cluster.index.jobs.values()), policy, now)
     of_job, asked = _by_job(sight.intents), _starts(sight.intents)
     jobs = dict(sight.cluster.index.jobs)
     of_more = {*protected, *waiting, *of_job, *past.evictions, *map(JobName, boosts)}

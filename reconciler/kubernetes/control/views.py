@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from reconciler.control.seen_plane import ElsewhereWords, SeenJobs
+import msgspec
+
+from reconciler.control.seen_plane import ElsewhereWords, SeenHoldings, SeenJobs
 from reconciler.kubernetes.control.sight import Sight
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.job_source import JobsAreElsewhereError, NoJobYetError, UnknownJobError
+from reconciler.model.job_runs import called
+from reconciler.protocols.job_source import JobQuery, JobsAreElsewhereError, NoJobYetError, UnknownJobError
+from reconciler.protocols.ledger import JobHoldings
+from solver.model.quantities import Instant
 from solver.model.workload import JobName
+
+_FOR_EVER: Final = Instant(2**62)
 
 _WHERE: Final = "Jobs of this cluster are pods"
 _WORDS: Final = ElsewhereWords(
@@ -26,12 +33,17 @@ _WORDS: Final = ElsewhereWords(
 )
 
 
-class PodJobs(SeenJobs):
-    """Gangs of pods, and what is said of those that are no jobs yet."""
+PastGangs = Callable[[Instant, Instant], Iterable[JobRecord]]
+"""Gangs that were there in a window, by the names under which they are on record."""
 
-    def __init__(self, sight: Callable[[], Sight]) -> None:
+
+class PodJobs(SeenJobs):
+    """Gangs of pods, and what is said of those that are no jobs yet. Asked since when, it also tells of those that are gone."""
+
+    def __init__(self, sight: Callable[[], Sight], past: PastGangs = lambda _, __: ()) -> None:
         super().__init__(sight, _WORDS)
         self._pods = sight
+        self._past = past
 
     def job(self, name: JobName) -> JobRecord:
         """A gang whose pods are there. Raises UnknownJobError, of a gang that is refused or not whole NoJobYetError."""
@@ -44,6 +56,28 @@ class PodJobs(SeenJobs):
         message = f"The pods of {name} are no job yet: they are refused, or some are not there."
         pod = gang.members[0]
         raise NoJobYetError(message, f"Ask with `kubectl quorate why {pod.name} -n {pod.namespace}`.")
+
+    def _records(self, query: JobQuery) -> tuple[JobRecord, ...]:
+        """Of jobs that are called the same, the one that is there is told by the name under which it is on record."""
+        if query.since is None:
+            return self.live_jobs()
+        past = tuple(self._past(query.since, query.to or _FOR_EVER))
+        ids = {called(record.name): record.name for record in past if record.outcome is None}
+        live = (msgspec.structs.replace(one, name=ids.get(one.name, one.name)) for one in self.live_jobs())
+        return (*live, *(record for record in past if record.outcome is not None))
+
+
+class PodHoldings(SeenHoldings):
+    """What gangs hold, also of those that are told by the name under which they are on record."""
+
+    def of(self, names: Collection[JobName]) -> JobHoldings:
+        """By these names."""
+        known = {claim.job for claim in self.claims()}
+        ids = {called(name): name for name in names if name not in known}
+        found = super().of((*names, *ids))
+        claims = {ids.get(job, job): claim for job, claim in found.claims.items()}
+        attempts = {ids.get(job, job): attempt for job, attempt in found.attempts.items()}
+        return found._replace(claims=claims, attempts=attempts)
 
 
 class Logless:

@@ -35,7 +35,9 @@ class PodSharing:
         return Pod(
             pod.metadata,
             msgspec.structs.replace(spec, containers=containers, tolerations=self._once(spec.tolerations)),
-            msgspec.structs.replace(status, conditions=conditions),
+            msgspec.structs.replace(
+                status, conditions=conditions, container_statuses=self._once(status.container_statuses)
+            ),
         )
 
     def _once(self, said: T) -> T:

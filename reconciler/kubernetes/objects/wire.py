@@ -267,6 +267,24 @@ class KubeCondition(Wire, frozen=True):
     reason: str = ""
 
 
+class Terminated(Wire, frozen=True):
+    """A container that has ended."""
+
+    finished_at: str | None = None
+
+
+class ContainerState(Wire, frozen=True):
+    """How a container stands, as far as it matters."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Wire, frozen=True):
+    """One of the containers of a pod."""
+
+    state: ContainerState = ContainerState()
+
+
 class PodStatus(Wire, frozen=True):
     """How a pod stands."""
 
@@ -274,6 +292,7 @@ class PodStatus(Wire, frozen=True):
     start_time: str | None = None
     resource_claim_statuses: tuple[PodClaim, ...] = ()
     conditions: tuple[KubeCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
     nominated_node_name: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
 

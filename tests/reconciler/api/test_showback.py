@@ -164,15 +164,15 @@ def test_what_a_caller_may_not_see_is_not_told(priced: Site, by: ShowbackBy) -> 
 
 
 @pytest.fixture
-def of_pods(site: Site) -> Iterator[Client]:
+def of_slurm(site: Site) -> Iterator[Client]:
     services = replace(site.services(), placements=None, past=None)
     with ApiServer(services, Guard(TOKEN, user="alice")) as server, Client(server.url, TOKEN) as client:
         yield client
 
 
-def test_where_jobs_are_pods_there_is_none(of_pods: Client) -> None:
+def test_where_another_scheduler_runs_jobs_there_is_none(of_slurm: Client) -> None:
     with pytest.raises(ApiError) as refused:
-        of_pods.past.showback()
+        of_slurm.past.showback()
     assert (refused.value.problem.status, refused.value.problem.code) == (404, "no-placements")
 
 

@@ -173,9 +173,9 @@ def test_each_queue_counts_to_one_row() -> None:
     assert rows_below(tree, QueueName("c")) == {"c": "c"}
 
 
-def test_where_jobs_are_pods_it_is_said(site: Site) -> None:
+def test_where_another_scheduler_runs_jobs_it_is_said(site: Site) -> None:
     services = replace(site.services(), placements=None)
     with ApiServer(services, Guard(TOKEN, "alice")) as server, Client(server.url, TOKEN) as client:
-        with pytest.raises(ApiError, match="jobs are pods") as refused:
+        with pytest.raises(ApiError, match="another scheduler") as refused:
             client.past.timeline()
         assert refused.value.problem.code == "no-placements"

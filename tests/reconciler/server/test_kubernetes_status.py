@@ -24,6 +24,7 @@ from reconciler.model.idle_policy import IdleEvidence, IdlePolicy
 from reconciler.model.watch_status import BEHIND_S, FollowedKind
 from reconciler.server.kubernetes_status import KubernetesStatus
 from solver.model.quantities import Duration, Instant
+from solver.model.workload import QueueName
 from solver.policy.policy import Policy, PriorityClass, policy_of
 
 READ = Instant(1_000)
@@ -133,10 +134,13 @@ def test_figures_are_read_at_each_scrape_without_what_is_not_there() -> None:
     ]
 
 
-def test_status_says_that_nobody_keeps_idle_policies_and_budgets_there() -> None:
+def test_status_says_that_nobody_keeps_idle_policies_and_budgets_of_users_there() -> None:
     operations = Operations(
         idle=(IdlePolicy("hoarding", IdleEvidence()),),
-        budgets=(GpuBudget("daily", BudgetPeriod("day", "UTC"), user="ada", gpu_hours=1),),
+        budgets=(
+            GpuBudget("daily", BudgetPeriod("day", "UTC"), user="ada", gpu_hours=1),
+            GpuBudget("team", BudgetPeriod("day", "UTC"), queue=QueueName("q"), gpu_hours=1),
+        ),
     )
     kinds = Kinds(pods(1)).followed
     _, said = KubernetesStatus(kinds, Policies(policy_of(()), operations)).conditions()
@@ -144,6 +148,6 @@ def test_status_says_that_nobody_keeps_idle_policies_and_budgets_there() -> None
         "IdlePolicies",
         [
             "it is not seen what pods do: the IdlePolicies hoarding warn no job",
-            "what pods held is not on record: the Budgets daily hold no job back",
+            "which user a pod belongs to is not on record: nothing counts to the Budgets daily",
         ],
     )

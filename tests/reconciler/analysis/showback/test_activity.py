@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 
 import pytest
 
+from reconciler.analysis.showback import activity
 from reconciler.analysis.showback.account import HeldPiece, account_of
-from reconciler.analysis.showback.activity import KnownActivity, measured_by, stretches_of
+from reconciler.analysis.showback.activity import KnownActivity, measured_by, measured_use, stretches_of
 from reconciler.analysis.showback.statement import UsedTime
-from reconciler.protocols.gpu_use import STEPS, ActiveTime, PlaceInUse, UseStep
+from reconciler.protocols.gpu_use import STEPS, ActiveTime, PlaceInUse, UseStep, UseStretch
 from reconciler.protocols.placements import NodePlacement
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Instant
@@ -67,6 +69,25 @@ def test_a_minute_counts_where_a_job_held_the_gpu_from_its_begin_to_its_end() ->
         known.tell(gpu("n", 0), minute * MINUTE, 200)
     (held,) = pieces_of(placed("a", "n", MINUTE + 1, 4 * MINUTE + 59_999, whole("n", 0, 1)))
     assert known.used(held) == UsedTime(2 * MINUTE * 1_000, 2 * MINUTE * 1_000)
+
+
+def test_what_is_read_some_nodes_at_a_time_is_what_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [NodeName(f"n{number}") for number in range(5)]
+    spans = [span(node, 0, None, "idle", "idle") for node in nodes]
+    held = [placed("a", node, 30 * MINUTE, HOUR, whole(node, 0, 1), number=at) for at, node in enumerate(nodes, 1)]
+    pieces = account_of(at(0), at(DAY), spans, held).held
+    asked = list[set[NodeName]]()
+
+    def active(
+        step: UseStep, wanted: Mapping[NodeName, Collection[UseStretch]]
+    ) -> Mapping[PlaceInUse, Mapping[UseStretch, ActiveTime]]:
+        asked.append(set(wanted))
+        return {(node, gpu(node, 1)): {one: ActiveTime(30, 60)} for node, some in wanted.items() for one in some}
+
+    monkeypatch.setattr(activity, "NODES_AT_ONCE", 2)
+    used = measured_use(pieces, NEVER_DELETED, active)
+    assert [used(piece) for piece in pieces] == [UsedTime(30 * MINUTE * 1_000, 60 * MINUTE * 5)] * 5
+    assert [len(some) for some in asked if some] == [2, 2, 1]
 
 
 def test_what_was_measured_as_nothing_is_not_what_was_not_measured() -> None:

@@ -134,6 +134,23 @@ def test_an_attempt_that_changes_its_size_is_lost_by_how_it_ends_at_last() -> No
     assert rows(told(first, facts=known, end=2 * HOUR))["a"].lost_to_evictions == 3600
 
 
+def test_pods_that_are_deleted_for_one_of_their_gang_are_lost_as_it_is() -> None:
+    def pods(first: PlacementEnd, *others: NodePlacement) -> tuple[Decimal, Decimal]:
+        there = (
+            placed("a", "n", 0, HOUR, whole("n", 0), ended=first, number=1),
+            placed("a", "m", 0, 2 * HOUR, whole("m", 0), ended="cancelled", number=2),
+        )
+        row = rows(told(*there, *others))["a"]
+        return row.lost_to_evictions, row.lost_to_failures
+
+    hours, none = Decimal(3 * 3600), Decimal(0)
+    assert pods("failed") == (none, hours)
+    assert pods("evicted") == (hours, none)
+    assert pods("succeeded") == pods("cancelled") == (none, none)
+    # Another pod came in its place, so that it is not why the gang ended.
+    assert pods("failed", placed("a", "n", HOUR, 2 * HOUR, whole("n", 0), ended="cancelled", number=3)) == (none, none)
+
+
 def test_a_job_waits_while_it_is_there_and_holds_nothing() -> None:
     held = (
         placed("a", "n", 2 * HOUR, 3 * HOUR, whole("n", 0)),

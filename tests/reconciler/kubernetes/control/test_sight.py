@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -16,10 +18,12 @@ from reconciler.kubernetes.control.views import Logless, PodJobs
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.disruption import Budget
 from reconciler.kubernetes.objects.wire import Pod, read
+from reconciler.model.budget import BudgetStanding
 from reconciler.model.intervention_record import Intervention, Subject
 from reconciler.protocols.job_source import JobsAreElsewhereError, NoJobYetError, UnknownJobError
 from solver.checker.check import violations
 from solver.model.cluster import DeviceId, NodeName
+from solver.model.inflight import Intent
 from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, QueueName
@@ -135,6 +139,22 @@ def test_people_hold_cordon_and_boost() -> None:
     assert cordoned.nodes[0].cordoned
     boosted = snapshot_of_sight(sight, by_hand("boost", Subject("job", "vision.pod.b")))
     assert [job.boosted for job in boosted.jobs] == [False, True]
+
+
+def test_a_budget_that_is_spent_holds_what_has_not_begun_and_what_is_promised_nothing() -> None:
+    sight = sight_of([node("n1", 4)], [pod("runs", 1, "n1"), pod("waits"), pod("other", labels={names.QUEUE: "r"})])
+    of = "spent", "policies/b.yaml:1", "queue q", QueueName("q"), "", NOW, NOW.after(1_000), NOW, "GPU-hours"
+    spent = BudgetStanding(*of, Decimal(1), Decimal(1), Decimal(0), 100, Decimal(1), Duration(1), None, "hold-new")
+    policy = policy_of((Queue(QueueName("q")), Queue(QueueName("r"))))
+
+    def told(now: Sight, *budgets: BudgetStanding) -> list[str]:
+        return [job.name for job in snapshot_from(NOW, now, policy, (), Remembered(), budgets).jobs]
+
+    assert told(sight, spent) == ["vision.pod.other", "vision.pod.runs"]
+    assert told(sight, msgspec.structs.replace(spent, when_spent="notify")) == told(sight)
+    waits = JobName("vision.pod.waits")
+    promised = Intent("nominate", waits, 1, NOW, NOW.after(1_000))
+    assert waits in told(replace(sight, intents=(promised,)), spent)
 
 
 def test_jobs_are_told_of_and_not_changed_here() -> None:
