@@ -139,8 +139,12 @@ def test_names_of_a_database_of_the_release_before_are_those_of_firsts(where: Pa
     again.jobs.finish_all(epoch, {job.name: JobOutcome("succeeded", NOW, 0) for job in first.jobs})
     assert again.jobs.submit_all(second, "ada", NOW, "key").name == "sweep"
     assert again.jobs.submit_all(second, "ada", NOW, "").name == "sweep#2"
-    assert again.jobs.resolved([JobName("sweep-1")]) == {"sweep-1": "sweep#2-1"}
     again.close()
+    taken_back(where)
+    last = open_store(where)
+    assert last.jobs.resolved([JobName("sweep-1")]) == {"sweep-1": "sweep#2-1"}
+    assert last.jobs.next_number([JobName("sweep")]) == 3
+    last.close()
 
 
 def test_back_and_up_again_keeps_what_lives(where: Path | str) -> None:
