@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Index, Table, delete, func, insert, inspect, select, text, update
+from sqlalchemy import Column, Connection, Index, Table, bindparam, delete, func, insert, inspect, select, text, update
 from sqlalchemy.schema import CreateColumn
 
+from reconciler.model.job_runs import called
 from reconciler.store.schema import READABLE_FROM, SCHEMA_VERSION, metadata
-from reconciler.store.tables import leadership, schema_version
+from reconciler.store.tables import groups, jobs, leadership, schema_version
 
 BASELINE: Final = 13
 """The oldest schema that can be brought up to date. What carries no mark is of this version."""
@@ -107,7 +108,18 @@ def _upgrade(connection: Connection, found: int) -> None:
             connection.execute(text(f"ALTER TABLE {_quoted(connection, column.table)} ADD COLUMN {described}"))
             for index in _indexes(column):
                 index.create(connection)
+    _call_again(connection)
     connection.execute(update(schema_version).values(version=SCHEMA_VERSION, readable_from=READABLE_FROM))
+
+
+def _call_again(connection: Connection) -> None:
+    """Say what ids such as `train#2` are called, which a database that was taken back to the release before has forgotten."""
+    for table in (jobs, groups):
+        forgotten = select(table.c.name).where(table.c.name.contains("#"), table.c.called.is_(None))
+        rows = [{"id": name, "as": called(name)} for name in connection.execute(forgotten).scalars()]
+        if rows:
+            named = update(table).where(table.c.name == bindparam("id"))
+            connection.execute(named.values(called=bindparam("as")), rows)
 
 
 def _tables(version: int) -> list[Table]:

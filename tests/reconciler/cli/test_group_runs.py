@@ -112,6 +112,9 @@ def test_while_something_of_the_newest_lives_its_names_are_taken(
     assert "sweep#4-0: " in quorate(*SWEEP[:-2], "--test-only", *SWEEP[-2:]).out
     assert quorate(*ALONE).out.startswith("submitted sweep#4 to team")
     assert ids(quorate, "get", "sweep") == ["sweep#4"]
+    site.store.jobs.finish(site.epoch(), JobName("sweep#4"), JobOutcome("succeeded", NOW, 0))
+    assert quorate(*SWEEP).exit_code == 0
+    assert quorate("get", "sweep").out.startswith("sweep#5: array of 2 jobs")
     assert quorate("get", "sweep#3").out.startswith("sweep#3: array of 2 jobs")
 
 
@@ -133,6 +136,22 @@ def test_each_pipeline_has_its_own_stages_and_folders(quorate: Quorate, site: Si
         "QUORATE_PIPELINE": "nightly#2", "QUORATE_INPUT_PREPARE_DATA": "/shared/nightly.2/prepare/d.tar",
     }  # fmt: skip
     assert quorate("get", "nightly-fit").out.startswith("nightly#2-fit: array of 2 jobs")
+
+
+def test_a_stage_that_names_its_own_pipeline_in_full_means_the_one_it_is_of(
+    quorate: Quorate, site: Site, tmp_path: Path
+) -> None:
+    """Under `spec.dependsOn`, where what was submitted before is named: not the stage of the run before."""
+    path = tmp_path / "pipeline.yaml"
+    last = JOB.replace("queue: team", "queue: team, dependsOn: [{job: nightly-fit}, {job: nightly}]")
+    path.write_text(f"{PIPELINE}    - {{name: tell, {last}}}\n")
+    before = path.with_name("before.yaml")
+    before.write_text(PIPELINE)
+    assert quorate("submit", "-f", str(before)).exit_code == 0
+    end(site, "nightly")
+    assert quorate("submit", "-f", str(path)).out == "submitted pipeline nightly#2: 4 jobs\n"
+    waits = site.store.jobs.job(JobName("nightly#2-tell")).spec.depends_on
+    assert [each.job for each in waits] == ["nightly#2-fit", "nightly"]
 
 
 def test_a_dependency_means_the_newest_of_when_it_was_submitted(quorate: Quorate, site: Site, three: list[str]) -> None:

@@ -9,9 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import Engine, inspect, text
 
+from reconciler.model.expansion import expand_array
+from reconciler.model.job_record import JobOutcome
+from reconciler.protocols.job_source import DuplicateJobError
 from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.store import migrations
 from reconciler.store.integrity import problems_of
@@ -19,7 +23,7 @@ from reconciler.store.migrations import BASELINE, DowngradeRefusedError, downgra
 from reconciler.store.schema import SCHEMA_VERSION, metadata
 from reconciler.store.store import SqlStore, open_store
 from solver.model.document import encode
-from solver.model.workload import JobName
+from solver.model.workload import JobArray, JobName
 from tests.contracts.stores import LEASE, NOW, SPEC, claim_of, intent_of, postgresql_schema
 from tests.contracts.test_history import record_of
 
@@ -118,6 +122,29 @@ def test_a_database_of_the_release_before_is_brought_up_to_date_with_its_jobs(tm
     assert [job.spec for job in store.jobs.live_jobs()] == [SPEC]
     store.close()
     fresh.close()
+
+
+def test_names_of_a_database_of_the_release_before_are_those_of_firsts(where: Path | str) -> None:
+    """Its arrays and jobs keep their ids; once they have ended, the next of their names is the second."""
+    store, array = open_store(where), msgspec.structs.replace(SPEC, array=JobArray("0-1"))
+    first = expand_array(JobName("sweep"), array)
+    store.jobs.submit_all(first, "ada", NOW, "key")
+    store.close()
+    taken_back(where)
+    again = open_store(where)
+    second = expand_array(JobName("sweep#2"), array)
+    with pytest.raises(DuplicateJobError, match="has not ended whole"):
+        again.jobs.submit_all(second, "ada", NOW, "")
+    epoch = again.ledger.lead("one", NOW, LEASE)
+    again.jobs.finish_all(epoch, {job.name: JobOutcome("succeeded", NOW, 0) for job in first.jobs})
+    assert again.jobs.submit_all(second, "ada", NOW, "key").name == "sweep"
+    assert again.jobs.submit_all(second, "ada", NOW, "").name == "sweep#2"
+    again.close()
+    taken_back(where)
+    last = open_store(where)
+    assert last.jobs.resolved([JobName("sweep-1")]) == {"sweep-1": "sweep#2-1"}
+    assert last.jobs.next_number([JobName("sweep")]) == 3
+    last.close()
 
 
 def test_back_and_up_again_keeps_what_lives(where: Path | str) -> None:
