@@ -255,9 +255,7 @@ def verdict_words(verdict: Verdict) -> tuple[str, ...]:
         case Starts(gpus=gpus, entitled=entitled, extent=extent):
             where = f", {extent}" if extent else ""
             return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee{where}",)
-        case Runs():
-            return ("it holds its devices and keeps them",)
-        case Yields() | Departs() | Moves():
+        case Runs() | Yields() | Departs() | Moves():
             return (f"it {verdict}",)
         case Waits(reasons=reasons, estimate=estimate):
             return tuple(map(str, (*reasons, estimate) if estimate else reasons))
