@@ -9,8 +9,9 @@ begin is skipped, is not followed: nobody expects one night without.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -26,6 +27,22 @@ LONGEST: Final = timedelta(days=2 * 366)
 """How far behind the first window the last may begin."""
 
 _FREQUENCIES: Final = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
+_PARTS: Final = (
+    *(
+        "FREQ",
+        "INTERVAL",
+        "COUNT",
+        "UNTIL",
+        "WKST",
+        "BYSETPOS",
+        "BYMONTH",
+        "BYMONTHDAY",
+        "BYYEARDAY",
+        "BYWEEKNO",
+        "BYDAY",
+    ),
+    *("BYHOUR", "BYMINUTE", "BYSECOND"),
+)
 _PART: Final = re.compile(r"([A-Z-]+)=([A-Z0-9+,-]+)")
 _UNTIL: Final = re.compile(r"\d{8}T\d{6}Z")
 _COUNT: Final = re.compile(r"[1-9]\d{0,5}")
@@ -73,6 +90,8 @@ def _parts(rule: str) -> dict[str, str]:
             raise RecurrenceError(
                 f"{written!r} is not NAME=VALUE", "Write it as RFC 5545 does: FREQ=WEEKLY;BYDAY=MO,TU."
             )
+        if part[1] not in _PARTS:
+            raise RecurrenceError(f"RFC 5545 has no {part[1]}", f"It has {', '.join(_PARTS)}.")
         if part[1] in parts:
             raise RecurrenceError(f"{part[1]} is there twice", "Delete one.")
         parts[part[1]] = part[2]
@@ -102,9 +121,7 @@ def _starts(parts: dict[str, str], start: Instant, zone: ZoneInfo) -> list[Insta
     text = ";".join(f"{name}={value}" for name, value in parts.items() if name not in ("UNTIL", "COUNT"))
     try:
         until, count = _until(parts), int(parts.get("COUNT", WINDOWS_MAX + 1))
-        # The library counts in hours of the zone, and of a rule that never comes it would look at eight thousand years.
-        rule = rrulestr(f"{text};UNTIL={last:%Y%m%dT%H%M%S}", dtstart=first)
-        known = [_instant(local, zone) for local in islice(rule, min(count, WINDOWS_MAX + 1))]
+        known = [_instant(local, zone) for local in islice(_days(text, first, last), min(count, WINDOWS_MAX + 1))]
     except (ValueError, TypeError, AttributeError, KeyError, IndexError, OverflowError) as error:
         raise RecurrenceError(f"it can't be read: {error}", "Write it as RFC 5545 does.") from error
     if until is not None and until > _instant(last, zone):
@@ -113,6 +130,18 @@ def _starts(parts: dict[str, str], start: Instant, zone: ZoneInfo) -> list[Insta
         told = f"it gives {len(known)} of {count} windows in {LONGEST.days} days after from"
         raise RecurrenceError(told, "Lower COUNT.")
     return [at for at in known if until is None or at <= until]
+
+
+def _days(rule: str, first: datetime, last: datetime) -> Iterator[datetime]:
+    """What a rule gives in hours of the zone, which the library is not told.
+
+    It looks for a rule that never comes until the year 9999: 15 s for `FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30`. Dates and days of the
+    week come again after 400 years, so it is asked of the last years there are.
+    """
+    later = (9_996 - first.year) // 400 * 400
+    given = rrulestr(rule, dtstart=first.replace(year=first.year + later))
+    found = (local.replace(year=local.year - later) for local in given)
+    return takewhile(lambda local: local <= last, found)
 
 
 def _instant(local: datetime, zone: ZoneInfo) -> Instant:

@@ -86,7 +86,8 @@ class Replay:
             while self._openings and self._openings[0] <= now:
                 heapq.heappop(self._openings)
             position = self._arrive(arrivals, position, now)
-            if any(job.phase == "pending" for job in self._live.values()):
+            waits = any(job.phase == "pending" for job in self._live.values())
+            if waits or any(at <= now for at in self._called_back(now)):
                 self._accrue(now)
                 snapshot = snapshot_of(now, self.nodes, self._live.values(), self._in_flight())
                 plan = solve(snapshot, self.policy, self.optimiser, self._kept)
