@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from dateutil.rrule import rrulestr
 
 from solver.model.quantities import Duration, Instant
-from solver.policy.reservation import Window
+from solver.policy.reservation import ReservedWindow
 
 WINDOWS_MAX: Final = 1_000
 """How many windows a document may have: each is a Reservation of its own to a round."""
@@ -56,7 +56,7 @@ class RecurrenceError(ValueError):
         self.fix = fix
 
 
-def windows_of(rule: str, start: Instant, duration: Duration, time_zone: str) -> tuple[Window, ...]:
+def windows_of(rule: str, start: Instant, duration: Duration, time_zone: str) -> tuple[ReservedWindow, ...]:
     """The windows of a rule, the first from `start` on; raises RecurrenceError, and what ZoneInfo does of a wrong zone."""
     parts, zone = _parts(rule), ZoneInfo(time_zone)
     starts = _starts(parts, start, zone)
@@ -71,7 +71,7 @@ def windows_of(rule: str, start: Instant, duration: Duration, time_zone: str) ->
             f"it does not give {local:%a %Y-%m-%d %H:%M}, from which on it counts{first}",
             "Let from be the begin of the first window.",
         )
-    found = tuple(Window(at, at.after(duration)) for at in starts)
+    found = tuple(ReservedWindow(at, at.after(duration)) for at in starts)
     for window, following in pairwise(found):
         if window.until > following.start:
             raise RecurrenceError(

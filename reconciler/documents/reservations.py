@@ -35,7 +35,7 @@ def with_windows(document: Declaration[DeclaredReservation]) -> Declaration[Decl
     except RecurrenceError:
         return document
     found = msgspec.structs.replace(repeat, windows=windows)
-    return document.holding(msgspec.structs.replace(value, repeat=found, until=windows[-1].until))
+    return document.holding(msgspec.structs.replace(value, repeat=found))
 
 
 def reservation_problems(documents: Reservations, pools: Pools | None, queues: set[str] | None) -> Iterator[Problem]:
@@ -56,7 +56,7 @@ def reservation_problems(documents: Reservations, pools: Pools | None, queues: s
 
 def _window_problems(document: Declaration[DeclaredReservation]) -> Iterator[Problem]:
     value, at = document.value, ("spec", "until")
-    has_end = "until" in document.document.value["spec"]
+    has_end = value.ends is not None
     if value.repeat is not None:
         if has_end:
             fix = "Delete until: the rule says when the last window begins, and duration how long it lasts."

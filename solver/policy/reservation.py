@@ -17,7 +17,7 @@ _AT = "@"
 """Between the name of a document and the begin of one of its windows. No name of a document has one."""
 
 
-class Window(Document, frozen=True):
+class ReservedWindow(Document, frozen=True):
     """One time for which a document that repeats keeps its capacity."""
 
     start: Instant = msgspec.field(name="from")
@@ -34,20 +34,20 @@ class Repeat(Document, frozen=True):
     rule: str
     duration: Duration
     time_zone: str
-    windows: tuple[Window, ...] = ()
+    windows: tuple[ReservedWindow, ...] = ()
 
 
 class DeclaredReservation(Document, frozen=True):
     """Capacity kept from `start` until `until` for a queue with all below it, for users, or for these users in that queue.
 
     It is whole `nodes`, or `count` times `gpus_per_node` whole GPUs of a type, each time on one node, which rounds choose.
-    With `repeat` it keeps them in each of its windows, and `until` is the end of the last. `evict`: which jobs that may not use
+    With `repeat` it keeps them in each of its windows, and does not say when it `ends`. `evict`: which jobs that may not use
     what is kept have to leave by its begin, if they still run there.
     """
 
     name: str
     start: Instant = msgspec.field(name="from")
-    until: Instant = Instant(0)
+    ends: Instant | None = msgspec.field(default=None, name="until")
     queue: QueueName | None = None
     users: tuple[str, ...] | None = None
     nodes: tuple[NodeName, ...] | None = None
@@ -66,6 +66,13 @@ class DeclaredReservation(Document, frozen=True):
         return declared_holder(self.name)
 
     @property
+    def until(self) -> Instant:
+        """When it ends: once and for all, or its last window."""
+        if self.ends is not None:
+            return self.ends
+        return self.repeat.windows[-1].until if self.repeat is not None and self.repeat.windows else self.start
+
+    @property
     def series(self) -> str:
         """The name of the document, also of one of its windows."""
         return self.name.partition(_AT)[0]
@@ -78,10 +85,10 @@ class DeclaredReservation(Document, frozen=True):
         for window in self.repeat.windows:
             yield self.during(window)
 
-    def during(self, window: Window) -> DeclaredReservation:
+    def during(self, window: ReservedWindow) -> DeclaredReservation:
         """What it keeps in one window, under a name that stays the same from round to round."""
         name = f"{self.name}{_AT}{window.start}"
-        return msgspec.structs.replace(self, name=name, start=window.start, until=window.until, repeat=None)
+        return msgspec.structs.replace(self, name=name, start=window.start, ends=window.until, repeat=None)
 
     def admits(self, path: Collection[QueueName], user: str, job: JobName) -> bool:
         """Whether a job of this name, of a queue with this path, and of this user, may use what is kept."""

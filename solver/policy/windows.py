@@ -9,7 +9,7 @@ import msgspec
 
 from solver.model.quantities import Instant
 from solver.policy.policy import Policy
-from solver.policy.reservation import DeclaredReservation, Window
+from solver.policy.reservation import DeclaredReservation, ReservedWindow
 
 
 def policy_at(policy: Policy, now: Instant) -> Policy:
@@ -32,9 +32,9 @@ def policy_at(policy: Policy, now: Instant) -> Policy:
     return policy.standing[passed]
 
 
-def windows_between(document: DeclaredReservation, start: Instant, until: Instant) -> tuple[Window, ...]:
+def windows_between(document: DeclaredReservation, start: Instant, until: Instant) -> tuple[ReservedWindow, ...]:
     """When a document keeps its capacity, as far as it does so between two instants."""
-    known = document.repeat.windows if document.repeat else (Window(document.start, document.until),)
+    known = document.repeat.windows if document.repeat else (ReservedWindow(document.start, document.until),)
     return tuple(window for window in known if window.start < until and start < window.until)
 
 

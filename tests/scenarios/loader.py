@@ -338,7 +338,7 @@ def _reservation(written: dict[str, Any]) -> DeclaredReservation:
     rule, duration, zone = known.repeat.rule, known.repeat.duration, known.repeat.time_zone
     windows = windows_of(rule, known.start, duration, zone)
     repeat = msgspec.structs.replace(known.repeat, windows=windows)
-    return msgspec.structs.replace(known, until=windows[-1].until, repeat=repeat)
+    return msgspec.structs.replace(known, repeat=repeat)
 
 
 def _policy(written: dict[str, Any]) -> Policy:

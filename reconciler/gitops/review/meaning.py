@@ -17,7 +17,7 @@ from reconciler.model.review_findings import DocumentChange, FieldChange
 from solver.model.amounts import amount_in_words
 from solver.model.cluster import Node
 from solver.model.document import digest, to_builtins
-from solver.model.quantities import Instant, Memory
+from solver.model.quantities import Memory
 from solver.policy.reservation import DeclaredReservation
 
 Fields = Mapping[str, str]
@@ -94,7 +94,7 @@ def as_written(known: DeclaredReservation) -> DeclaredReservation:
     """A document as its owner wrote it: without what its rule comes to."""
     if known.repeat is None:
         return known
-    return msgspec.structs.replace(known, until=Instant(0), repeat=msgspec.structs.replace(known.repeat, windows=()))
+    return msgspec.structs.replace(known, repeat=msgspec.structs.replace(known.repeat, windows=()))
 
 
 def meaning_of(compiled: Compiled) -> str:

@@ -10,7 +10,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.policy.harm import Evictable
 from solver.policy.policy import Policy
-from solver.policy.reservation import DeclaredReservation, Repeat, Window
+from solver.policy.reservation import DeclaredReservation, Repeat, ReservedWindow
 from tests.solver.backfill.reserved_worlds import reserved_worlds
 from tests.solver.worlds import HOUR_MS, TYPES
 
@@ -28,8 +28,9 @@ def declared_worlds(
         until = start.after(draw(st.integers(1, 8)) * HOUR_MS)
         evict = draw(st.sampled_from(EVICTS))
         repeat = draw(repeats(start, until))
-        last = repeat.windows[-1].until if repeat else until
-        document = DeclaredReservation(f"d{number}", start, last, queue, users, repeat=repeat, evict=evict)
+        document = DeclaredReservation(
+            f"d{number}", start, None if repeat else until, queue, users, repeat=repeat, evict=evict
+        )
         names = [node.name for node in snapshot.nodes]
         if draw(st.booleans()) and names:
             free = [name for name in names if not any(name in (known.nodes or ()) for known in documents)]
@@ -53,7 +54,7 @@ def repeats(draw: st.DrawFn, start: Instant, until: Instant) -> Repeat | None:
     if not times:
         return None
     every = until - start + hours * HOUR_MS
-    windows = tuple(Window(start.after(every * time), until.after(every * time)) for time in range(times + 1))
+    windows = tuple(ReservedWindow(start.after(every * time), until.after(every * time)) for time in range(times + 1))
     return Repeat("", Duration(until - start), "UTC", windows)
 
 
