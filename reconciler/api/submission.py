@@ -147,7 +147,7 @@ def _require_end_in_time(services: Services, job: NewJob) -> None:
     """Raises RequestRefusedError where the job can't have ended by its `finish_by`, even if it starts at once and has its limit."""
     by, limit, now = job.spec.finish_by, job.spec.time_limit or Duration(0), services.clock.now()
     if by is not None and now.after(limit) > by:
-        left = f"{Duration(max(0, by - now) // 1_000 * 1_000)} are left until {by}"
+        left = f"{Duration(max(0, by - now) // 60_000 * 60_000)} are left until {by}"
         fix = "Lower timeLimit, or write a later finishBy."
         raise RequestRefusedError(422, "too-late", f"{job.name} may run for {limit}, and {left}.", fix)
 

@@ -11,7 +11,8 @@ from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, JobSpec, TaskPlacement
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Runs, Verdict, Waits
-from tests.reconciler.api.conftest import NODES, Site, spec
+from tests.contracts.simulated_worlds import NODES
+from tests.reconciler.api.conftest import Site, spec
 
 HOUR = 3_600_000
 AT = Instant.parse("2027-01-01T12:00:00Z")
@@ -26,7 +27,7 @@ def hurried(by: Instant, hours: int | None) -> JobSpec:
     ("hours", "left", "refused"),
     [
         (1, 2 * HOUR, ""),
-        (3, 2 * HOUR - 1, "train may run for 3h, and 1h59m"),
+        (3, 2 * HOUR - 1, "train may run for 3h, and 119m are left until"),
         (None, 2 * HOUR, ""),
         (None, -HOUR, "train may run for 0s, and 0s are left until"),
     ],
