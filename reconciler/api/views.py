@@ -40,6 +40,7 @@ from solver.model.quantities import Cpu, Instant, Memory
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
+from solver.plan.estimates import EarliestStart
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
 from solver.policy.policy import Policy, Queue, policy_of
@@ -186,12 +187,14 @@ def words_of(
         apart = (f"its tasks are {extent}",) if extent else ()
         held = f"it holds its devices in attempt {view.attempt}, on {', '.join(hosts)}"
         degraded = (f"it is degraded: {view.degraded}",) if view.degraded else ()
-        return (*_stuck_words(view), *told, *degraded, held, *apart, *_idle_words(view), *_warned_words(view))
+        notice = (f"it {verdict}",) if isinstance(verdict, Runs) and verdict.leaves_at is not None else ()
+        known = (*_idle_words(view), *_warned_words(view), *_late_words(view, verdict))
+        return (*_stuck_words(view), *told, *degraded, held, *notice, *apart, *known)
     if view.block is not None:
         return (str(view.block),)
     boosted = (str(view.boost),) if view.boost else ()
     said = verdict_words(verdict) if verdict else ("no round has looked at it yet",)
-    return (*said, *told, *view.budget_limits, *boosted)
+    return (*said, *_late_words(view, verdict), *told, *view.budget_limits, *boosted)
 
 
 def help_of(view: JobView, verdict: Verdict | None) -> tuple[str, ...]:
@@ -257,9 +260,7 @@ def verdict_words(verdict: Verdict) -> tuple[str, ...]:
         case Starts(gpus=gpus, entitled=entitled, extent=extent):
             where = f", {extent}" if extent else ""
             return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee{where}",)
-        case Runs():
-            return ("it holds its devices and keeps them",)
-        case Yields() | Departs() | Moves():
+        case Runs() | Yields() | Departs() | Moves():
             return (f"it {verdict}",)
         case Waits(reasons=reasons, estimate=estimate):
             return tuple(map(str, (*reasons, estimate) if estimate else reasons))
@@ -332,6 +333,18 @@ def _stuck_words(view: JobView) -> Iterator[str]:
     marks = view.marks
     if marks.stuck_at is not None:
         yield f"it is stuck: it has made no progress since {marks.still_since}; its tasks' logs have a dump of {marks.stuck_at}"
+
+
+def _late_words(view: JobView, verdict: Verdict | None) -> Iterator[str]:
+    """That a job may not have ended by its `finishBy`, as far as limits and estimates say."""
+    by, limit = view.spec.finish_by, view.time_limit or view.spec.time_limit
+    start = view.running_since
+    if start is None and isinstance(verdict, Waits) and isinstance(verdict.estimate, EarliestStart):
+        start = verdict.estimate.at
+    if by is None or start is None or start.after(limit or 0) <= by:
+        return
+    runs = f", and may run for {limit}" if limit else ""
+    yield f"it may end too late for its finishBy, {by}: it {'runs since' if view.tasks else 'could start at'} {start}{runs}"
 
 
 def _warned_words(view: JobView) -> Iterator[str]:

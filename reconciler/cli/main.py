@@ -78,6 +78,7 @@ SECTIONS: Final = {
         "codeowners": Subcommand(
             "reconciler.cli.codeowners:codeowners", "Write the CODEOWNERS file: the reviewers of each file."
         ),
+        "calendar": Subcommand("reconciler.cli.calendar:calendar", "Show the windows of Reservations."),
         "explain": Subcommand("reconciler.cli.explain:explain", "Say what a field of a document means."),
     },
     "Trying decisions out": {

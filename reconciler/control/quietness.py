@@ -11,7 +11,7 @@ from reconciler.model.clock import Clock
 from reconciler.protocols.backend import BackendChanges, Cursor
 from solver.model.quantities import Instant
 from solver.plan.estimates import EarliestStart
-from solver.plan.plan import Waits
+from solver.plan.plan import Runs, Waits
 from solver.plan.reasons import Protected
 
 REST_S_MAX: Final = 30.0
@@ -82,8 +82,8 @@ class Quietness:
 
 
 def due_times(done: Pass) -> Iterator[Instant]:
-    """When something follows from time alone, as far as a pass knows: limits, reservations, what people did, earliest starts, and
-    what protects others from a job that waits.
+    """When something follows from time alone, as far as a pass knows: limits, reservations and who leaves for them, what people
+    did, earliest starts, and what protects others from a job that waits.
     """
     now = done.snapshot.time
     for job in done.snapshot.jobs:
@@ -94,6 +94,8 @@ def due_times(done: Pass) -> Iterator[Instant]:
     yield from (clock.deadline for clock in done.snapshot.in_flight.convergence if clock.deadline > now)
     yield from (each.until for each in done.by_hand if each.until > now)
     for verdict in done.plan.verdicts:
+        if isinstance(verdict, Runs) and verdict.leaves_at is not None and verdict.leaves_at > now:
+            yield verdict.leaves_at
         if isinstance(verdict, Waits) and isinstance(verdict.estimate, EarliestStart) and verdict.estimate.at > now:
             yield verdict.estimate.at
         for reason in verdict.reasons if isinstance(verdict, Waits) else ():

@@ -17,6 +17,7 @@ from reconciler.documents.host_quota import with_host_rows_apart
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.reader import Located, read_yaml
+from reconciler.documents.reservations import with_windows
 from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
@@ -188,6 +189,8 @@ def _keep(document: Located, kind: str, path: str, found: DocumentSet) -> None:
         declared = _with_origin_of(declared, "evictions")
     elif "origin" in type_.__struct_fields__:
         declared = declared.holding(msgspec.structs.replace(declared.value, origin=declared.origin))
+    if type_ is DeclaredReservation:
+        declared = with_windows(declared)
     getattr(found, into).append(declared)
 
 

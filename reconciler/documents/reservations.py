@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
 
 from reconciler.documents.declarations import Declaration
 from reconciler.documents.inventory import NODES_MAX, NodePoolSpec, Pools
+from reconciler.documents.rate_cards import is_zone
+from reconciler.documents.recurrence import RecurrenceError, windows_of
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
-from solver.policy.reservation import DeclaredReservation
+from solver.policy.reservation import DeclaredReservation, Repeat
 
 LONGEST = Duration(90 * 86_400_000)
 """For how long a document may keep capacity: what is kept for ever is quota, or another pool."""
@@ -18,6 +23,19 @@ LONGEST = Duration(90 * 86_400_000)
 _COUNTED = {"gpuType": "gpu_type", "count": "count", "gpusPerNode": "gpus_per_node"}
 
 Reservations = Sequence[Declaration[DeclaredReservation]]
+
+
+def with_windows(document: Declaration[DeclaredReservation]) -> Declaration[DeclaredReservation]:
+    """A document that repeats, with all its windows; as it is where its rule is wrong, which `reservation_problems` tells."""
+    value, repeat = document.value, document.value.repeat
+    if repeat is None or not is_zone(repeat.time_zone) or not repeat.duration:
+        return document
+    try:
+        windows = windows_of(repeat.rule, value.start, repeat.duration, repeat.time_zone)
+    except RecurrenceError:
+        return document
+    found = msgspec.structs.replace(repeat, windows=windows)
+    return document.holding(msgspec.structs.replace(value, repeat=found))
 
 
 def reservation_problems(documents: Reservations, pools: Pools | None, queues: set[str] | None) -> Iterator[Problem]:
@@ -38,11 +56,35 @@ def reservation_problems(documents: Reservations, pools: Pools | None, queues: s
 
 def _window_problems(document: Declaration[DeclaredReservation]) -> Iterator[Problem]:
     value, at = document.value, ("spec", "until")
-    if value.until <= value.start:
+    has_end = value.ends is not None
+    if value.repeat is not None:
+        if has_end:
+            fix = "Delete until: the rule says when the last window begins, and duration how long it lasts."
+            yield document.problem(at, "choose-one", "until beside repeat", fix)
+        yield from _repeat_problems(document, value.repeat)
+    elif not has_end:
+        yield document.problem(("spec",), "missing-field", "it never ends", "Add until, or repeat.")
+    elif value.until <= value.start:
         yield document.problem(at, "wrong-window", f"until {value.until} is not after from {value.start}")
     elif value.until - value.start > LONGEST:
         message = f"it lasts for {Duration(value.until - value.start)}"
         yield document.problem(at, "wrong-window", message, f"Shorten it to {LONGEST} at most.")
+
+
+def _repeat_problems(document: Declaration[DeclaredReservation], repeat: Repeat) -> Iterator[Problem]:
+    if not is_zone(repeat.time_zone):
+        message = f"there is no time zone {repeat.time_zone}"
+        fix = "Write it as the IANA database does: Europe/Berlin."
+        yield document.problem(("spec", "repeat", "timeZone"), "unknown-time-zone", message, fix)
+    elif not 0 < repeat.duration <= LONGEST:
+        fix = f"Let it be more than nothing and at most {LONGEST}."
+        at: Path = ("spec", "repeat", "duration")
+        yield document.problem(at, "wrong-window", f"each window lasts for {repeat.duration}", fix)
+    elif not repeat.windows:
+        try:
+            windows_of(repeat.rule, document.value.start, repeat.duration, repeat.time_zone)
+        except RecurrenceError as error:
+            yield document.problem(("spec", "repeat", "rule"), "wrong-rule", str(error), error.fix)
 
 
 def _user_problems(document: Declaration[DeclaredReservation], queues: set[str] | None) -> Iterator[Problem]:
@@ -92,21 +134,39 @@ def _inventory_problems(
         yield document.problem(("spec", "count"), "more-than-there-is", message)
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What one document keeps at one time."""
+
+    document: Declaration[DeclaredReservation]
+    value: DeclaredReservation
+
+
+def _in_turn(documents: Reservations) -> Iterator[tuple[_Kept, Sequence[_Kept]]]:
+    """Each document, or each of its windows, with what others keep when it begins."""
+    kept = [_Kept(document, one) for document in documents for one in document.value.occurrences()]
+    beside: list[_Kept] = []
+    for one in sorted(kept, key=lambda known: (known.value.start, known.value.name)):
+        beside = [other for other in beside if one.value.start < other.value.until]
+        yield one, tuple(other for other in beside if other.document is not one.document)
+        beside.append(one)
+
+
 def _together(documents: Reservations, pool_of: Mapping[NodeName, NodePoolSpec], pools: Pools) -> Iterator[Problem]:
     """Those that keep more GPUs of a type than there are, beside those that began before them."""
     declared: Counter[str] = Counter()
     for pool in pools:
         declared[pool.value.gpu_type] += pool.value.size() * pool.value.gpus_per_node
-    in_turn = sorted(documents, key=lambda document: (document.value.start, document.name))
-    for place, document in enumerate(in_turn):
-        start = document.value.start
-        beside = [other for other in in_turn[:place] if start < other.value.until]
-        if all(known.value.nodes is not None for known in (document, *beside)):
+    told = set[tuple[str, str]]()
+    for one, beside in _in_turn(documents):
+        document, start = one.document, one.value.start
+        if all(known.value.nodes is not None for known in (one, *beside)):
             continue  # What these keep twice they name.
         for gpu_type, most in sorted(declared.items()):
-            before = {other.name: _gpus_of(other.value, gpu_type, pool_of) for other in beside}
-            own = _gpus_of(document.value, gpu_type, pool_of)
-            if own <= most < sum(before.values()) + own:
+            before = {other.document.name: _gpus_of(other.value, gpu_type, pool_of) for other in beside}
+            own = _gpus_of(one.value, gpu_type, pool_of)
+            if own <= most < sum(before.values()) + own and (document.name, gpu_type) not in told:
+                told.add((document.name, gpu_type))  # Once, however often it comes again.
                 names = ", ".join(name for name, gpus in before.items() if gpus)
                 message = f"at {start} it and {names} keep {sum(before.values()) + own} of {most} {gpu_type}"
                 at: Path = ("spec", "count" if document.value.nodes is None else "nodes")
@@ -122,12 +182,18 @@ def _gpus_of(value: DeclaredReservation, gpu_type: str, pool_of: Mapping[NodeNam
 
 def _named_twice(documents: Reservations) -> Iterator[Problem]:
     """Nodes that two documents keep at the same time."""
-    owners: dict[str, list[Declaration[DeclaredReservation]]] = {}
-    for document in documents:
-        for index, name in enumerate(document.document.value["spec"].get("nodes", ())):
-            for first in owners.setdefault(name, []):
-                if document.value.overlaps(first.value.start, first.value.until):
+    found = dict[tuple[str, str], Problem]()
+    places = {document.name: place for place, document in enumerate(documents)}
+    for one, beside in _in_turn(documents):
+        for other in beside:
+            # It is told of the later document, in the order in which they were read.
+            first, later = sorted((one.document, other.document), key=lambda known: places[known.name])
+            both = {*(one.value.nodes or ())} & {*(other.value.nodes or ())}
+            for index, name in enumerate(later.document.value["spec"].get("nodes", ()) if both else ()):
+                if name in both and (later.name, name) not in found:
                     message = f"node {name} is kept at the same time by {first.name}, at {first.origin}"
                     at: Path = ("spec", "nodes", index)
-                    yield document.problem(at, "kept-twice", message, "Take it out of one, or move one.")
-            owners[name].append(document)
+                    found[later.name, name] = later.problem(
+                        at, "kept-twice", message, "Take it out of one, or move one."
+                    )
+    yield from found.values()

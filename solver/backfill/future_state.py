@@ -27,7 +27,7 @@ from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.durations import Expected, expected, expected_of
 from solver.queueing.entry import may_borrow
 from solver.queueing.fallback import as_open_at
-from solver.queueing.loans import first_on, has_nothing_inside, loans_in
+from solver.queueing.loans import DocumentCalls, first_on, has_nothing_inside, loans_in
 from solver.queueing.quota import lets_start
 from solver.queueing.strict_queues import behind_nobody
 from solver.quota.accounts import Accounts
@@ -69,6 +69,7 @@ class FutureState:
     expected_ends: list[Instant] = field(default_factory=list)
     endless: Counter[tuple[frozenset[GpuType], bool]] = field(default_factory=Counter)
     _enough: CapacityPrefilter | None = field(init=False, default=None)
+    _calls: DocumentCalls | None = field(init=False, default=None)
 
     @classmethod
     def after_round(
@@ -88,7 +89,7 @@ class FutureState:
         world.jobs = {job.name: job for job in snapshot.jobs}
         world.declared, world.expected = document_reservations(snapshot), expected(snapshot.in_flight.durations)
         gangs = [held for held in snapshot.in_flight.reservations if not held.is_declared]
-        ends = EndTimes(snapshot, loans_in(snapshot, policy, shares) if gangs else {})
+        ends = EndTimes(snapshot, loans_in(snapshot, policy, shares))
         nominations = {intent.job: intent.tasks for intent in snapshot.in_flight.nominations}
         evicted = {intent.job for intent in snapshot.in_flight.evictions}
         promised = {
@@ -249,11 +250,18 @@ class FutureState:
     def _begin(self, start: JobStart, now: Instant, lent: Reservation | None = None) -> None:
         """`lent`: on what is reserved for another, the job that it gives it back to."""
         job, end = start.candidate.job, self._end_of(start.candidate.job, now)
+        lent = lent or self._called_back(job, start.placed.tasks, now)
         if lent and (end is None or end > lent.start):
             end = lent.start
         self.reservations.pop(job.name, None)
         self.accounts.take(job, start.charge)
         self._hold(job.name, RunningAllocation(job, start.placed.tasks), end, now)
+
+    def _called_back(self, job: Job, tasks: Iterable[TaskPlacement], now: Instant) -> Reservation | None:
+        """The first that a document keeps of these and has the job leave, of what is to begin."""
+        if self._calls is None and self.declared:
+            self._calls = DocumentCalls.of(self.declared, self.policy, self.shares.tree, self.room.nodes)
+        return self._calls.first(job, tasks, now) if self._calls is not None else None
 
     def _end_of(self, job: Job, start: Instant) -> Instant | None:
         limit = self.policy.time_limit(job)

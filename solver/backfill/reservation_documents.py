@@ -28,6 +28,7 @@ from solver.policy.policy import Policy
 from solver.policy.reservation import DeclaredReservation
 from solver.policy.tree import QueueTree
 from solver.queueing.demand import StartCandidate
+from solver.queueing.loans import can_be_gone, has_to_leave
 
 WHERE = "held"
 """The group of tasks that say where the capacity of a document is."""
@@ -77,18 +78,30 @@ def kept_from(
     if not declared:
         return tuple(candidates)
     by_name = {known.job for known in policy.reservations}
+    lends = any(known.evict != "none" for known in policy.reservations)
     known: dict[object, int] = {}
     holders: dict[object, Against] = {}
     found = []
     for candidate in candidates:
         job = candidate.job
-        asks = (job.spec.queue, job.user, policy.time_limit(job), job.name if job.name in by_name else None)
+        # What else says whether a job can be made to leave by then.
+        leaves = (policy.priority_class_name(job), job.evicted_at, policy.grace(job)) if lends else ()
+        asks = (job.spec.queue, job.user, policy.time_limit(job), job.name if job.name in by_name else None, *leaves)
         if asks not in holders:
-            holders[asks] = frozenset(held.holder for held in declared if _holds_back(held, job, policy, tree, now))
+            holders[asks] = _first_of_each(held for held in declared if _holds_back(held, job, policy, tree, now))
         against = holders[asks]
         alike = known.setdefault((candidate.likeness, against), len(known))
         found.append(replace(candidate, likeness=alike, against=candidate.against | against))
     return tuple(found)
+
+
+def _first_of_each(binding: Iterable[Reservation]) -> Against:
+    """Of several windows of one document that keep the same, the first: the others hide nothing more, and each costs a view."""
+    found: dict[tuple[object, ...], Reservation] = {}
+    for held in sorted(binding, key=lambda known: known.start):
+        series = (held.holder.partition("@")[0], tuple((task.node, task.devices) for task in held.tasks))
+        found.setdefault(series, held)
+    return frozenset(held.holder for held in found.values())
 
 
 def overstays(job: Job, tasks: Iterable[TaskPlacement], snapshot: Snapshot, policy: Policy, tree: QueueTree) -> bool:
@@ -106,7 +119,13 @@ def overstays(job: Job, tasks: Iterable[TaskPlacement], snapshot: Snapshot, poli
 
 
 def _holds_back(held: Reservation, job: Job, policy: Policy, tree: QueueTree, now: Instant) -> bool:
-    return not is_for(held, job, policy, tree) and not may_backfill(_end(job, policy, now), max(held.start, now))
+    start = max(held.start, now)
+    if is_for(held, job, policy, tree) or may_backfill(_end(job, policy, now), start):
+        return False
+    document = policy.reservation(held.holder)
+    # What begins now is lent no more, and neither is anything to a job that the document would not have evicted.
+    lends = document is not None and start > now and has_to_leave(document, job, policy, tree)
+    return not (lends and can_be_gone(job, policy, now, start))
 
 
 def is_for(held: Reservation, job: Job, policy: Policy, tree: QueueTree) -> bool:
@@ -129,8 +148,13 @@ def _held_by(snapshot: Snapshot, documents: Sequence[DeclaredReservation]) -> tu
     for document in documents:
         if document.holder in known and document.nodes is None:
             choice.held[document] = tuple(choice.still_there(document, known[document.holder].tasks))
+    before: dict[str, tuple[TaskPlacement, ...]] = {}
     for document in sorted(documents, key=lambda known: (known.start, known.name)):
+        if document.holder not in known and document.nodes is None:
+            # The next window keeps what the one before it does, if it can.
+            choice.held[document] = tuple(choice.still_there(document, before.get(document.series, ())))
         choice.held[document] += choice.more(document)
+        before[document.series] = choice.held[document]
     return tuple(
         Reservation(document.holder, _numbered(tasks), document.start, document.until)
         for document, tasks in choice.held.items()

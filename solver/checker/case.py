@@ -25,6 +25,7 @@ from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink, Step, Verdict, Withdraw
 from solver.policy.policy import Policy
 from solver.policy.tree import QuotaLine
+from solver.policy.windows import policy_at
 
 Kind = TypeVar("Kind", bound=Step)
 Part = TypeVar("Part")
@@ -128,7 +129,7 @@ class JudgedPlan:
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, plan: Plan) -> Self:
         """A plan for a snapshot under a policy."""
-        return cls(snapshot, plan, NodeIndex.latest(snapshot.nodes), PolicyIndex(policy))
+        return cls(snapshot, plan, NodeIndex.latest(snapshot.nodes), PolicyIndex(policy_at(policy, snapshot.time)))
 
     @property
     def policy(self) -> Policy:

@@ -12,6 +12,8 @@ from functools import cached_property
 
 from solver.checker.case import JudgedPlan
 from solver.checker.dues import charged_to
+from solver.checker.protection import too_soon
+from solver.checker.reservation_documents import called_back
 from solver.model.cluster import DeviceId, GpuType
 from solver.model.inflight import ConvergenceClock
 from solver.model.parts import owner_of
@@ -98,6 +100,11 @@ class _Departures:
         now, known = self.case.snapshot.time, self.case.lookup.class_of(job)
         whole = self.case.jobs[owner_of(job.name)]
         due = now + self.case.policy.grace(job)
+        begins = self._called_back.get(whole.name)
+        if begins is not None and begins <= due:
+            if known is not None and (why := too_soon(job, known, now)):
+                yield Violation("S9", job.name, f"leaves for a Reservation document, and {why}")
+            return
         starts = (self._reserved_from.get(device) for task in whole.placement for device in task.devices)
         if not any(start is not None and start <= due for start in starts):
             yield Violation("S8", job.name, "gives back what is not reserved, or not yet needed")
@@ -131,7 +138,25 @@ class _Departures:
     def _use(self) -> Counter[QuotaLine]:
         return self.case.lookup.added_up(charged_to(self.case.snapshot, self.case.ground.gpu_types))
 
+    @cached_property
+    def _called_back(self) -> Mapping[JobName, Instant]:
+        return called_back(self.case)
+
+    def _overstaying(self) -> Iterator[Violation]:
+        """Nobody stays on what a document keeps who could be asked to leave by now."""
+        gone, now = self.case.parted.leaving, self.case.snapshot.time
+        for job in self._live if self._called_back else ():
+            begins, known = self._called_back.get(owner_of(job.name)), self.case.lookup.class_of(job)
+            if begins is None or known is None or job.name in gone or owner_of(job.name) in self.case.evicted:
+                continue
+            limit, grace = job.time_limit, self.case.policy.grace(job)
+            ends = None if job.started_at is None or limit is None else job.started_at + limit
+            due = job.phase == "running" and begins <= now + grace and not (ends is not None and ends <= begins)
+            if due and not too_soon(job, known, now) and not self._shrinks(job):
+                yield Violation("S10", job.name, "stays on what a Reservation document keeps, and could leave")
+
     def _left_out(self) -> Iterator[Violation]:
+        yield from self._overstaying()
         leaving = self.case.parted.leaving if self._draining or self._overdue else frozenset()
         for job in self._live if self._draining else ():
             if job.name not in leaving and self._drains(job) and not self._shrinks(job):

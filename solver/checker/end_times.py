@@ -7,26 +7,33 @@ from dataclasses import dataclass
 from typing import Self
 
 from solver.model.cluster import DeviceId
+from solver.model.inflight import declared_name
 from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, QueueName, TaskPlacement
+from solver.plan.plan import Reserve
+from solver.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
 class KnownEndTimes:
-    """How long most jobs of a queue and class run, and from when devices are reserved for a gang."""
+    """How long most jobs of a queue and class run, and from when devices are reserved for a gang, or kept by a document."""
 
     durations: Mapping[tuple[QueueName, str], Duration]
     reserved_from: Mapping[DeviceId, Instant]
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Self:
-        """What a snapshot says."""
+    def of(cls, snapshot: Snapshot, policy: Policy, made: Iterable[Reserve] = ()) -> Self:
+        """What a snapshot says, and what a plan makes of its reservations."""
         durations = {(one.queue, one.priority_class): one.duration for one in snapshot.in_flight.durations}
         reserved: dict[DeviceId, Instant] = {}
-        for held in snapshot.in_flight.reservations:
-            for device in (device for task in held.tasks if not held.is_declared for device in task.devices):
-                reserved[device] = min(held.start, reserved.get(device, held.start))
+        known = [(held.holder, held.start, held.tasks) for held in snapshot.in_flight.reservations]
+        for holder, start, tasks in (*known, *((step.job, step.start, step.tasks) for step in made)):
+            document = policy.reservation(holder)
+            # Of documents only those that have jobs leave.
+            if declared_name(holder) is None or (document is not None and document.evict != "none"):
+                for device in (device for task in tasks for device in task.devices):
+                    reserved[device] = min(start, reserved.get(device, start))
         return cls(durations, reserved)
 
     def limit(self, job: Job, stated: Duration | None) -> Duration | None:

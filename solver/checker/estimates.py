@@ -12,11 +12,12 @@ from typing import Self
 from solver.checker.case import Charge, JudgedPlan
 from solver.checker.end_times import KnownEndTimes
 from solver.model.cluster import GpuType, NodeName
+from solver.model.inflight import declared_name
 from solver.model.quantities import MILLI_PER_GPU, Instant, MilliGpu
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, TaskPlacement
 from solver.plan.estimates import EarliestStart
-from solver.plan.plan import Bind, Evict, Waits
+from solver.plan.plan import Bind, Evict, Reserve, Waits
 
 
 def false_estimates(case: JudgedPlan) -> Iterable[tuple[JobName, str]]:
@@ -113,7 +114,8 @@ def _holders(case: JudgedPlan, closed: Set[NodeName]) -> Iterator[tuple[int | No
 
     Whoever nobody asked to stop runs until its limit; a start that is not confirmed is given the benefit of the doubt.
     """
-    now, known = case.snapshot.time, KnownEndTimes.of(case.snapshot)
+    made = [step for step in case.steps(Reserve) if declared_name(step.job) is not None]
+    now, known = case.snapshot.time, KnownEndTimes.of(case.snapshot, case.policy, made)
     asked = {step.job: now + step.grace for step in case.steps(Evict)}
 
     def charge(tasks: Iterable[TaskPlacement]) -> Charge:

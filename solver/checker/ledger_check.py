@@ -32,6 +32,7 @@ from solver.plan.plan import Bind, Certificate, Evict, Nominate, Plan, Repartiti
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 from solver.policy.tree import QuotaLine
+from solver.policy.windows import policy_at
 
 Tasks = tuple[TaskPlacement, ...]
 Resource = Literal["cpu", "memory"]
@@ -116,7 +117,7 @@ class LedgerCheck:
     """
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
-        self._lookup = PolicyIndex(policy)
+        self._policy = policy
         self._since = dict[JobName, Job]()
         self._ended = dict[JobName, int]()
         self._kept = dict[JobName, int]()
@@ -126,6 +127,7 @@ class LedgerCheck:
     def _begin(self, snapshot: Snapshot) -> None:
         self._running: RunningJobs | None = None
         self._world, self._ground = snapshot, NodeIndex(snapshot.nodes)
+        self._lookup = PolicyIndex(policy_at(self._policy, snapshot.time))
         self._queues = HeldByQueues(self._lookup, guaranteed_lines(self._lookup, self._ground.capacity))
         self._shown = {job.name: job for job in snapshot.jobs}
         self._asked = defaultdict[JobName, list[Intent]](list)

@@ -134,6 +134,9 @@ def _in_order(jobs: list[Job], by: OrderBy, ranks: _Ranks, case: JudgedPlan) -> 
         own: float = 0
         if by == "fifo":  # whoever is behind and aged faster does not pass
             highest = 0
+        elif by == "priority" and highest < HIGHEST_BAND:
+            by_then = job.spec.finish_by
+            own = inf if by_then is None else by_then - (case.policy.time_limit(job) or 0)
         elif by == "shortest" and highest < HIGHEST_BAND:
             limit = case.policy.time_limit(job)
             own = inf if limit is None else limit

@@ -1,8 +1,8 @@
 """S10 for Reservation documents: judges by plain sums whether a plan keeps what they say, where they say it.
 
 Part of the checker. Nobody whom a document does not let in, entitled or not, is given anything of what
-it keeps, unless it will be gone when that begins. What is only counted is all there, as far as there is any, and
-stays where it was as long as it can.
+it keeps, unless it will be gone when that begins, by its limit or because the document has it leave. What is only counted is all
+there, as far as there is any, and stays where it was as long as it can.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 from solver.checker.case import JudgedPlan
+from solver.checker.protection import too_soon
 from solver.model.cluster import DeviceId, NodeName
-from solver.model.inflight import declared_name
-from solver.model.workload import Job, TaskPlacement
+from solver.model.inflight import Reservation, declared_name
+from solver.model.quantities import Instant
+from solver.model.workload import Job, JobName, TaskPlacement
 from solver.plan.plan import Bind, Nominate, Reserve, Unreserve
 from solver.plan.violation import Violation
 from solver.policy.reservation import DeclaredReservation
@@ -65,7 +69,9 @@ class _Court:
         for step, task in self._placed_on({task.node for task in tasks}, devices):
             job = self.case.jobs[step.job]
             limit = self.case.policy.time_limit(job)
-            if self._may_use(document, job) or (limit is not None and now + limit <= begins):
+            if may_use(self.case, document, job) or (limit is not None and now + limit <= begins):
+                continue
+            if document.start > now and self._leaves(document, job):
                 continue
             used = {task.mig.gpu} if task.mig else set(task.devices)
             if used & devices or (task.node in whole and self._needs(job, task)):
@@ -154,13 +160,62 @@ class _Court:
         node = self.case.ground.by_name.get(name)
         return len(node.gpus) if node else None
 
-    def _may_use(self, document: DeclaredReservation, job: Job) -> bool:
-        if document.job is not None:
-            return job.name == document.job
-        inside = document.queue is None or document.queue in self.case.lookup.on_path(job.spec.queue)
-        return inside and (document.users is None or job.user in document.users)
+    def _leaves(self, document: DeclaredReservation, job: Job) -> bool:
+        """Whether one that starts now can be asked to leave so early that its grace is over when the document begins."""
+        known, asked = self.case.lookup.class_of(job), document.start - self.case.policy.grace(job)
+        if document.evict == "none" or known is None or not known.preemptible or asked < self.case.snapshot.time:
+            return False
+        since = msgspec.structs.replace(job, started_at=self.case.snapshot.time)
+        return not too_soon(since, known, Instant(asked))
 
     def _needs(self, job: Job, task: TaskPlacement) -> bool:
         """Whether the task takes anything at all."""
         shapes = [group.shape for group in job.spec.task_groups if group.name == task.group]
         return bool(task.devices) or any(any(shape.beside.values()) for shape in shapes)
+
+
+def may_use(case: JudgedPlan, document: DeclaredReservation, job: Job) -> bool:
+    """Whether a document lets a job in."""
+    if document.job is not None:
+        return job.name == document.job
+    inside = document.queue is None or document.queue in case.lookup.on_path(job.spec.queue)
+    return inside and (document.users is None or job.user in document.users)
+
+
+def called_back(case: JudgedPlan) -> Mapping[JobName, Instant]:
+    """The jobs that documents have leave what they keep, as it was known before this plan, each with when the first begins."""
+    wanted = {document.holder: document for document in _wanted(case) if document.evict != "none"}
+    by_gpu = defaultdict[DeviceId, list[DeclaredReservation]](list)
+    by_node = defaultdict[NodeName, list[DeclaredReservation]](list)
+    for held in case.snapshot.in_flight.reservations if wanted else ():
+        document = wanted.get(held.holder)
+        for task in held.tasks if document is not None and _is_as_it_was(case, document, held) else ():
+            if document is not None:
+                for device in task.devices:
+                    by_gpu[device].append(document)
+                node = case.ground.by_name[task.node]
+                if len(node.gpus) == len(task.devices):
+                    by_node[task.node].append(document)
+    found: dict[JobName, Instant] = {}
+    for job in case.snapshot.jobs if by_gpu or by_node else ():
+        for task in job.placement:
+            gpus = (task.mig.gpu,) if task.mig else task.devices
+            for document in (*by_node.get(task.node, ()), *(one for gpu in gpus for one in by_gpu.get(gpu, ()))):
+                known = case.lookup.class_of(job)
+                leaves = document.evict == "all" or (known is not None and known.preemptible)
+                if leaves and not may_use(case, document, job):
+                    found[job.name] = min(found.get(job.name, document.start), document.start)
+    return found
+
+
+def _is_as_it_was(case: JudgedPlan, document: DeclaredReservation, held: Reservation) -> bool:
+    """Whether all that was kept is still there, so that no round has to choose anew."""
+    nodes = [case.ground.by_name.get(task.node) for task in held.tasks]
+    gpus = {gpu.id: gpu for node in nodes if node is not None for gpu in node.gpus}
+    there = all(node is not None for node in nodes) and all(device in gpus for t in held.tasks for device in t.devices)
+    if document.nodes is not None:
+        return there and {task.node for task in held.tasks} <= set(document.nodes)
+    good = all(node is not None and node.ready and not node.cordoned for node in nodes) and all(
+        gpus[device].healthy and gpus[device].instances is None for t in held.tasks for device in t.devices if there
+    )
+    return there and good and len(held.tasks) <= (document.count or 0)

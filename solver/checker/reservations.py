@@ -46,7 +46,7 @@ class _Court:
     @cached_property
     def known(self) -> KnownEndTimes:
         """When work ends as far as is known."""
-        return KnownEndTimes.of(self.case.snapshot)
+        return KnownEndTimes.of(self.case.snapshot, self.case.policy)
 
     def taken(self) -> Iterator[Violation]:
         """Devices, and what is beside them, that are given to somebody who would still be there."""

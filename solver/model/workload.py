@@ -185,6 +185,7 @@ class JobSpec(Document, frozen=True):
 
     `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
+    `finish_by`: when it is to have ended; it orders the job among equals of its queue, and promises nothing.
     `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
     what its class says. Rounds read none of `depends_on` (what must wait for others is not shown to them), `array` (submitted as
     its elements), `retry_policy` (a name), `secrets`, `time_limit_warning`, `stuck`, `container`, `working_directory`
@@ -212,6 +213,7 @@ class JobSpec(Document, frozen=True):
     terminal: bool = False
     container: Container | None = None
     working_directory: str = ""
+    finish_by: Instant | None = None
 
     def __post_init__(self) -> None:
         """Settle with how few replicas a service starts, so that every reader counts the same."""

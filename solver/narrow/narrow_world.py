@@ -42,6 +42,7 @@ from solver.policy.policy import Policy
 from solver.policy.precedence import ordering_of
 from solver.policy.tree import QueueTree
 from solver.policy.type_weights import weights_of
+from solver.policy.windows import policy_at
 from solver.preemption.new_nomination import NewNomination
 from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.manner import with_manners
@@ -157,7 +158,7 @@ class NarrowWorld:
     @classmethod
     def after(cls, snapshot: Snapshot, policy: Policy, plan: Plan, kept: RoundCache | None = None) -> Self:
         """What a complete round leaves, once its plan has been acted on. `kept` as in a complete round."""
-        kept = RoundCache() if kept is None else kept
+        kept, policy = RoundCache() if kept is None else kept, policy_at(policy, snapshot.time)
         world = _prepared(acted_on(snapshot, plan), policy)
         tree = QueueTree.of(policy)
         sharing, rules = sharing_of(policy, tree, world.nodes), pool_rules(policy, world).unchanging()

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.document import API_VERSION, Document, digest
+from solver.model.inflight import declared_name
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName, TaskPlacement
 from solver.plan.estimates import AnyEstimate
@@ -155,11 +156,23 @@ class Starts(Document, frozen=True, tag_field="verdict", tag="starts"):
 
 
 class Runs(Document, frozen=True, tag_field="verdict", tag="runs"):
-    """The job holds devices and keeps them. `grows`: GPUs that it gets beside them in this round."""
+    """The job holds devices and keeps them. `grows`: GPUs that it gets beside them in this round.
+
+    `leaves_at`: when it will be asked to leave, unless it ends before: a Reservation document, `reserved_for` as `declared_holder`
+    says it, keeps what it holds from then on.
+    """
 
     job: JobName
     queue: QueueName
     grows: MilliGpu = MilliGpu(0)
+    leaves_at: Instant | None = None
+    reserved_for: JobName | None = None
+
+    def __str__(self) -> str:
+        if self.leaves_at is None or self.reserved_for is None:
+            return "holds its devices and keeps them"
+        document = declared_name(self.reserved_for)
+        return f"holds its devices until it is asked to leave at {self.leaves_at}: Reservation {document} keeps them for others"
 
 
 class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
@@ -231,7 +244,7 @@ class Moves(Document, frozen=True, tag_field="verdict", tag="moves"):
 class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):
     """The job runs and gives up `gpus` because a rule of queue `at` says so; it waits again afterwards, unless it `keeps` some.
 
-    `reserved_for`: the gang to which it gives them back.
+    `reserved_for`: the gang to which it gives them back, or the Reservation document that keeps them (`declared_holder`).
     """
 
     job: JobName
@@ -244,8 +257,10 @@ class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):
     reserved_for: JobName | None = None
 
     def __str__(self) -> str:
+        document = declared_name(self.reserved_for) if self.reserved_for is not None else None
+        gang = f"they are reserved for {self.reserved_for} of queue {self.at}, which is to start soon"
         why = {
-            "return": f"they are reserved for {self.reserved_for} of queue {self.at}, which is to start soon",
+            "return": gang if document is None else f"Reservation {document} keeps them for others",
             "drain": f"queue {self.at} drains (stopPolicy: HoldAndDrain)",
             "converge": f"queue {self.at} holds more than its max, which was to be kept by now",
         }[self.rule]

@@ -318,13 +318,27 @@ class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
         queues, classes = self.queues, self.priority_classes
         return any(queue.preempt_after for queue in queues) or any(known.preempt_after for known in classes)
 
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether any Reservation document repeats, so that the policy of a round depends on its time (policy/windows)."""
+        return any(known.repeat is not None for known in self.reservations)
+
+    @cached_property
+    def standing(self) -> dict[tuple[int, ...], Policy]:
+        """What it came to lately, by how many windows of each document were over (policy/windows)."""
+        return {}
+
     def queue(self, name: str) -> Queue | None:
         """The queue of that name."""
         return next((queue for queue in self.queues if queue.name == name), None)
 
     def reservation(self, holder: JobName) -> DeclaredReservation | None:
         """The document for which something is kept."""
-        return next((known for known in self.reservations if known.holder == holder), None)
+        return self._by_holder.get(holder)
+
+    @cached_property
+    def _by_holder(self) -> dict[JobName, DeclaredReservation]:
+        return {known.holder: known for known in self.reservations}
 
     def priority_class_name(self, job: Job) -> str:
         """The class a job names, else the policy's default; "" where there is neither."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from solver.model.inflight import ConvergenceClock
+from solver.model.inflight import ConvergenceClock, Reservation, declared_name
 from solver.model.parts import owner_of, place_in_gang
 from solver.model.quantities import MilliGpu
 from solver.model.round_cache import RoundCache
@@ -28,7 +28,7 @@ from solver.quota.victims import STANDINGS, Holder, gangs_first, holders_of, pro
 class RuleEviction:
     """A job, or a part of one, that a rule of `queue` makes leave, and what that throws away, in GPU-seconds.
 
-    `to`: the gang for which what it holds is reserved.
+    `to`: the gang, or the Reservation document, for which what it holds is reserved.
     """
 
     holder: Holder
@@ -48,8 +48,17 @@ class RuleEviction:
         return owner_of(self.name) != self.name
 
 
-def departures(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = None) -> tuple[RuleEviction, ...]:
-    """Who is to be asked to leave in this round, at most `evictions.perRound` jobs; the least harm first."""
+def departures(
+    snapshot: Snapshot,
+    policy: Policy,
+    kept: RoundCache | None = None,
+    known: Collection[Reservation] | None = None,
+) -> tuple[RuleEviction, ...]:
+    """Who is to be asked to leave in this round, at most `evictions.perRound` jobs; the least harm first.
+
+    `known`: what was reserved before this round, None: all that is. No job leaves for what a document has only just chosen.
+    """
+    known = snapshot.in_flight.reservations if known is None else known
     if not _any_reason(snapshot, policy):
         return ()
     tree = QueueTree.of(policy)
@@ -57,12 +66,13 @@ def departures(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = Non
     rules = EvictionRules.of(snapshot, policy, shares, kept)
     drained = list(_drained(snapshot, policy, rules))
     returned = [
-        known
-        for known in _returned(snapshot, policy, rules, shares, kept)
-        if owner_of(known.name) not in {owner_of(other.name) for other in drained}
+        one
+        for one in _returned(snapshot, policy, rules, shares, kept)
+        if owner_of(one.name) not in {owner_of(other.name) for other in drained}
+        and (one.to is None or declared_name(one.to) is None or one.to in {held.holder for held in known})
     ]
-    gone = [(known.holder.job.spec.queue, known.holder.charge) for known in (*drained, *returned)]
-    leaving = {known.name for known in (*drained, *returned)}
+    gone = [(one.holder.job.spec.queue, one.holder.charge) for one in (*drained, *returned)]
+    leaving = {one.name for one in (*drained, *returned)}
     converging = _converging(snapshot, policy, rules, shares.without(gone), leaving)
     return _of_first_jobs((*_least_loss_first(drained), *returned, *converging), policy.scheduling.evictions.per_round)
 
@@ -84,6 +94,7 @@ def _of_first_jobs(found: Sequence[RuleEviction], most: int | None) -> tuple[Rul
 def _any_reason(snapshot: Snapshot, policy: Policy) -> bool:
     drains = any(queue.stop_policy == "HoldAndDrain" for queue in policy.queues)
     lends = any(not held.is_declared for held in snapshot.in_flight.reservations)
+    lends = lends or any(document.evict != "none" for document in policy.reservations)
     return drains or lends or any(clock.deadline <= snapshot.time for clock in snapshot.in_flight.convergence)
 
 
@@ -101,11 +112,13 @@ def _returned(
     queue_of = {job.name: job.spec.queue for job in snapshot.pending}
     for name, held in sorted(loans_in(snapshot, policy, shares, kept).items()):
         parts = [one for one in rules.holders if owner_of(one.job.name) == name and one.job.leaves != "not"]
+        document = policy.reservation(held.holder)
         for holder in parts:
             job, known = holder.job, holder.priority_class
+            queue = queue_of[held.holder] if document is None else document.queue or job.spec.queue
             due = snapshot.time.after(policy.grace(job)) >= held.start
             if due and not ends_by(job, held.start) and not protected(job, known.protection, snapshot.time):
-                yield RuleEviction(holder, "return", queue_of[held.holder], rules.lost_gpu_s(holder), held.holder)
+                yield RuleEviction(holder, "return", queue, rules.lost_gpu_s(holder), held.holder)
 
 
 def _converging(

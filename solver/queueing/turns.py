@@ -87,9 +87,17 @@ def with_those_behind(
     return lifted
 
 
+def latest_start(job: Job, policy: Policy) -> float:
+    """When a job has to start to end by its `finish_by`, by its time limit; infinite where it has none."""
+    if job.spec.finish_by is None:
+        return inf
+    return job.spec.finish_by - (policy.time_limit(job) or 0)
+
+
 def _own(job: Job, by: OrderBy, policy: Policy, senior: Seniority, precedence: Precedence) -> tuple[float, int, str]:
-    """What its queue goes by, then submission. In the highest age band only submission counts: no new job passes there."""
-    first: float = 0
+    """What its queue goes by, then submission; by priority that is the latest start that is in time. In the highest age band only
+    submission counts: no new job passes there."""
+    first: float = latest_start(job, policy) if by == "priority" and senior.bands_left else 0
     if job.name in precedence.places and senior.bands_left:
         first = precedence.places[job.name].cost
     elif by == "shortest" and senior.bands_left:

@@ -32,6 +32,7 @@ from solver.preemption.consolidation import Move
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.planned_evictions import PlannedEviction
 from solver.queueing.demand import StartCandidate
+from solver.queueing.loans import Loans, asked_back_at, ends_by, loans_of_documents
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_tasks
 from solver.quota.host_shares import HostShares
@@ -132,6 +133,7 @@ class RoundExplanation:
         """What is said of a job last, and of all others what needs no saying."""
         said = {verdict.job: verdict for verdict in verdicts}
         grows = {growth.job.name: growth.gpus for growth in self.grown}
+        called = loans_of_documents(self.asked, self.policy, self.decision.shares.tree)
         for job in self.snapshot.jobs:
             if job.name != owner_of(job.name):
                 continue
@@ -140,7 +142,14 @@ class RoundExplanation:
             elif job.phase == "pending":
                 yield Inadmissible(job.name, job.spec.queue, self.admissions[job.name].reasons)
             else:
-                yield Runs(job.name, job.spec.queue, grows.get(job.name, MilliGpu(0)))
+                yield Runs(job.name, job.spec.queue, grows.get(job.name, MilliGpu(0)), *self._notice(job, called))
+
+    def _notice(self, job: Job, called: Loans) -> tuple[Instant, JobName] | tuple[()]:
+        """When a job will be asked to leave what a document keeps, and which; () where it ends before, or nothing keeps it."""
+        held = called.get(job.name)
+        if held is None or ends_by(job, held.start):
+            return ()
+        return asked_back_at(job, held, self.policy), held.holder
 
     def _starting(self) -> Iterator[Verdict]:
         headroom = QuotaHeadroom(self.decision.shares)

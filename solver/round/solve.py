@@ -29,6 +29,7 @@ from solver.plan.plan import Plan, Step
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
 from solver.policy.type_weights import weights_of
+from solver.policy.windows import policy_at
 from solver.preemption.departures import departures
 from solver.preemption.planned_evictions import (
     PlannedEviction,
@@ -78,6 +79,7 @@ def decide(
     kept.begin()
     _ = snapshot.digest  # Now: its text is as long as the snapshot, and gone when the round needs memory.
     watched = MonitoredOptimiser(for_a_round(optimiser)) if optimiser else None
+    digest, policy = policy.digest, policy_at(policy, snapshot.time)
     found = _decided(snapshot, policy, watched, kept)
     if len(snapshot.nodes) <= LOOKED_AHEAD_NODES_MAX:
         found = _Foresight(snapshot, policy, watched, kept).looked_ahead(found)
@@ -96,18 +98,18 @@ def decide(
         kept,
     )
     steps = tuple(steps_of(found.world, policy, found.leaving, found.nominations, found.decision, found.grown))
-    return RoundAnswer(snapshot, policy, found.world, found.decision, explanation, steps, watched)
+    return RoundAnswer(snapshot, digest, found.world, found.decision, explanation, steps, watched)
 
 
 @dataclass(frozen=True, slots=True)
 class RoundAnswer:
     """What a round decided, in two parts: what it does, and why it does no more. The second takes about as long as the first.
 
-    `steps`: all but those that keep something free for gangs that wait.
+    `steps`: all but those that keep something free for gangs that wait. `_policy`: its digest.
     """
 
     _snapshot: Snapshot
-    _policy: Policy
+    _policy: str
     _world: Snapshot
     _decision: Decision
     _explanation: RoundExplanation
@@ -120,7 +122,7 @@ class RoundAnswer:
         It has no reasons and estimates of jobs that wait, no reservations, and bounds that are merely valid.
         """
         said, certificate = tuple(self._explanation.outcomes()), self._decision.certificate
-        return Plan(self._snapshot.digest, self._policy.digest, self.steps, said, certificate)
+        return Plan(self._snapshot.digest, self._policy, self.steps, said, certificate)
 
     def plan(self) -> Plan:
         """The plan as a whole."""
@@ -129,7 +131,7 @@ class RoundAnswer:
         before = self._snapshot.in_flight.reservations
         reserving = reserving_steps(before, reservations, self._explanation.provided)
         said = tuple(self._explanation.verdicts(reservations))
-        return Plan(self._snapshot.digest, self._policy.digest, (*self.steps, *reserving), said, certified())
+        return Plan(self._snapshot.digest, self._policy, (*self.steps, *reserving), said, certified())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,8 @@ def _decided(
     """Decide a round in which some jobs stand back for others, and some do not leave."""
     limited = with_pool_limits(with_manners(foreseen(by_content(snapshot)), policy, kept), policy)
     apart = shrinking_apart(with_document_reservations(limited, policy))
-    departing = tuple(planned_evictions(departures(apart, policy, kept), {job.name: job for job in apart.jobs}))
+    known = snapshot.in_flight.reservations
+    departing = tuple(planned_evictions(departures(apart, policy, kept, known), {job.name: job for job in apart.jobs}))
     departing += tuple(overdue_growths(apart, {known.job.name for known in departing}))
     nominations = nominations_in(with_asked(apart, departing, policy), policy, kept)
     world = kept.settled(nominations.snapshot)

@@ -33,10 +33,11 @@ from solver.policy.policy import Policy
 from solver.policy.precedence import waiting_since
 from solver.policy.reclaim import budgets_hold_for, preempts_from, reclaim_within
 from solver.policy.tree import QueueTree
+from solver.policy.windows import policy_at
 from solver.queueing.costs import near, ran_ms
 from solver.queueing.durations import HISTORY_JOBS, quantiles
 from solver.queueing.fallback import fallback_opens
-from solver.queueing.loans import ends_by, first_on
+from solver.queueing.loans import DocumentCalls, asked_back_at, ends_by, first_on
 from solver.quota.usage import accrued, holds_of
 from solver.round.solve import solve
 from solver.simulation.trace import ReplayedRound, Run, TraceJob
@@ -85,7 +86,8 @@ class Replay:
             while self._openings and self._openings[0] <= now:
                 heapq.heappop(self._openings)
             position = self._arrive(arrivals, position, now)
-            if any(job.phase == "pending" for job in self._live.values()):
+            waits = any(job.phase == "pending" for job in self._live.values())
+            if waits or any(at <= now for at in self._called_back(now)):
                 self._accrue(now)
                 snapshot = snapshot_of(now, self.nodes, self._live.values(), self._in_flight())
                 plan = solve(snapshot, self.policy, self.optimiser, self._kept)
@@ -155,6 +157,16 @@ class Replay:
             held = first_on(gangs, job.placement)
             if held is not None and not ends_by(job, held.start) and held.start - self.policy.grace(job) >= earliest:
                 yield Instant(held.start - self.policy.grace(job))
+        yield from (at for at in self._called_back(earliest) if at >= earliest)
+
+    def _called_back(self, now: Instant) -> Iterator[Instant]:
+        """When documents have jobs asked to leave what they keep."""
+        policy = policy_at(self.policy, now)
+        calls = DocumentCalls.of(self._reserved.values(), policy, QueueTree.of(policy), self.nodes)
+        for job in self._live.values() if calls is not None else ():
+            held = calls.first(job, job.placement) if calls is not None and job.placement else None
+            if held is not None and not ends_by(job, held.start):
+                yield asked_back_at(job, held, policy)
 
     def _end_jobs(self, now: Instant) -> None:
         while self._ends and self._ends[0][0] <= now:

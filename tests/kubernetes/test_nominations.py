@@ -149,7 +149,7 @@ def test_what_documents_keep_is_found_again(cluster: Cluster) -> None:
             namespace = await a_namespace(api)
             store = promises(api, namespace=namespace)
             assert await store.declared.read() == ()
-            holder = declared_holder("maintenance")
+            holder = declared_holder("maintenance@2026-11-30T19:00:00Z")
             tasks = (TaskPlacement("held", 0, NodeName("p1"), (DeviceId("p1/0"),)),)
             reserve = Reserve(holder, tasks, Instant(1_000), Instant(9_000))
             await store.keep([Unreserve(holder)], {}, {})

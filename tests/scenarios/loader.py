@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from reconciler.control.lending import with_lent
 from reconciler.documents.guard import LOADER
+from reconciler.documents.recurrence import windows_of
 from solver.model.amounts import read_amounts
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.model.document import from_builtins, to_builtins
@@ -31,6 +33,7 @@ from solver.plan.plan import (
     Release,
     Repartition,
     Reserve,
+    Runs,
     Shrink,
     Starts,
     Step,
@@ -80,6 +83,8 @@ def told(snapshot: Snapshot, plan: Plan) -> str:
             lines.append(f"apart   {verdict.job}  # {verdict.extent}")
         if isinstance(verdict, Yields | Departs):
             lines.append(f"yield   {verdict.job}  # {verdict}")
+        elif isinstance(verdict, Runs) and verdict.leaves_at is not None:
+            lines.append(f"run     {verdict.job}  # {verdict}")
         if isinstance(verdict, Moves):
             lines.append(f"move    {verdict.job}  # {verdict}")
         if isinstance(verdict, Waits | Inadmissible):
@@ -325,6 +330,17 @@ def _queue(written: dict[str, Any]) -> Queue:
     return from_builtins({**written, **apart}, Queue)
 
 
+def _reservation(written: dict[str, Any]) -> DeclaredReservation:
+    """One that repeats has its windows, as where documents are read."""
+    known = from_builtins(written, DeclaredReservation)
+    if known.repeat is None:
+        return known
+    rule, duration, zone = known.repeat.rule, known.repeat.duration, known.repeat.time_zone
+    windows = windows_of(rule, known.start, duration, zone)
+    repeat = msgspec.structs.replace(known.repeat, windows=windows)
+    return msgspec.structs.replace(known, repeat=repeat)
+
+
 def _policy(written: dict[str, Any]) -> Policy:
     unknown = written.keys() - {"queues", "priorityClasses", "scheduling", "sharing", "mig", "reservations"}
     if unknown:
@@ -335,5 +351,5 @@ def _policy(written: dict[str, Any]) -> Policy:
         from_builtins(written.get("scheduling", {}), SchedulingPolicy),
         tuple(from_builtins(known, SharingPolicy) for known in written.get("sharing", [])),
         tuple(from_builtins(known, MigGeometry) for known in written.get("mig", [])),
-        tuple(from_builtins(known, DeclaredReservation) for known in written.get("reservations", [])),
+        tuple(_reservation(known) for known in written.get("reservations", [])),
     )

@@ -18,6 +18,7 @@ from solver.model.amounts import amount_in_words
 from solver.model.cluster import Node
 from solver.model.document import digest, to_builtins
 from solver.model.quantities import Memory
+from solver.policy.reservation import DeclaredReservation
 
 Fields = Mapping[str, str]
 """A document as flat fields: `quota[H100-SXM5-80GB].max` and what it says."""
@@ -68,7 +69,7 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
     documents: dict[str, Fields] = {f"Queue {queue.name}": flat(to_builtins(queue)) for queue in policy.queues}
     documents |= {f"SharingPolicy {known.name}": flat(to_builtins(known)) for known in policy.sharing}
     documents |= {f"MigGeometry {known.name}": flat(to_builtins(known)) for known in policy.mig}
-    documents |= {f"Reservation {known.name}": flat(to_builtins(known)) for known in policy.reservations}
+    documents |= {f"Reservation {known.name}": flat(to_builtins(as_written(known))) for known in policy.reservations}
     documents |= {
         f"CheckpointPolicy {known.name}": flat(to_builtins(known)) for known in compiled.operations.checkpoints
     }
@@ -87,6 +88,13 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
     for node in compiled.nodes:
         pools.setdefault(node.pool, []).append(node)
     return documents | {f"NodePool {name}": _pool_fields(nodes) for name, nodes in pools.items()}
+
+
+def as_written(known: DeclaredReservation) -> DeclaredReservation:
+    """A document as its owner wrote it: without what its rule comes to."""
+    if known.repeat is None:
+        return known
+    return msgspec.structs.replace(known, repeat=msgspec.structs.replace(known.repeat, windows=()))
 
 
 def meaning_of(compiled: Compiled) -> str:

@@ -52,13 +52,13 @@ class DeclaredStore:
             except (msgspec.MsgspecError, ValueError) as error:
                 self._log.warning("reservation-unreadable", reservation=name, error=str(error))
                 continue
-            if declared_name(reservation.holder) == name:
+            if _key(declared_name(reservation.holder) or "") == name:
                 kept.append(reservation)
         return tuple(kept)
 
     async def write(self, name: str, reservation: Reservation | None) -> None:
         """This is what the document of that name keeps; None: nothing. Raises KubernetesError, NotLeaderError."""
-        data = {name: None if reservation is None else encode(reservation).decode()}
+        data = {_key(name): None if reservation is None else encode(reservation).decode()}
         self._read_as = {}
         try:
             await self._patch(data)
@@ -77,3 +77,8 @@ class DeclaredStore:
             await self._api.create(CONFIG_MAPS.path(self._namespace), body, self._leading.leadership)
         except ConflictError:
             self._log.debug("reservations-there", namespace=self._namespace)  # another was faster
+
+
+def _key(name: str) -> str:
+    """The entry of a document, or of one of its windows: keys of a ConfigMap have neither `@` nor `:`."""
+    return name.replace("@", ".").replace(":", "")

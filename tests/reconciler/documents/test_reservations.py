@@ -33,7 +33,7 @@ def test_a_reservation_is_compiled_with_its_place() -> None:
     [
         (f"{WINDOW}, queue: team, nodes: [big-01, big-02]", []),
         (f"{WINDOW}, users: [ada], nodes: [big-01]", []),
-        ("queue: team, nodes: [big-01]", ["missing-field", "missing-field"]),
+        ("queue: team, nodes: [big-01]", ["missing-field"]),
         ('from: "2026-12-01T08:00:00", until: "2026-12-03T08:00:00Z", queue: team, nodes: [big-01]', ["malformed"]),
         ('from: "2026-12-03T08:00:00Z", until: "2026-12-03T08:00:00Z", queue: team, nodes: [big-01]', ["wrong-window"]),
         ('from: "2026-12-01T08:00:00Z", until: "2027-03-01T08:00:00Z", queue: team, nodes: [big-01]', []),

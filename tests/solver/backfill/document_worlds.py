@@ -5,10 +5,12 @@ from __future__ import annotations
 import msgspec
 from hypothesis import strategies as st
 
+from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
+from solver.policy.harm import Evictable
 from solver.policy.policy import Policy
-from solver.policy.reservation import DeclaredReservation
+from solver.policy.reservation import DeclaredReservation, Repeat, ReservedWindow
 from tests.solver.backfill.reserved_worlds import reserved_worlds
 from tests.solver.worlds import HOUR_MS, TYPES
 
@@ -24,7 +26,11 @@ def declared_worlds(
         queue, users = draw(who(policy))
         start = snapshot.time.after(draw(st.integers(-2, 6)) * HOUR_MS)
         until = start.after(draw(st.integers(1, 8)) * HOUR_MS)
-        document = DeclaredReservation(f"d{number}", start, until, queue, users)
+        evict = draw(st.sampled_from(EVICTS))
+        repeat = draw(repeats(start, until))
+        document = DeclaredReservation(
+            f"d{number}", start, None if repeat else until, queue, users, repeat=repeat, evict=evict
+        )
         names = [node.name for node in snapshot.nodes]
         if draw(st.booleans()) and names:
             free = [name for name in names if not any(name in (known.nodes or ()) for known in documents)]
@@ -36,6 +42,20 @@ def declared_worlds(
             counted = msgspec.structs.replace(document, gpu_type=gpu_type, count=count, gpus_per_node=size)
             documents.append(counted)
     return snapshot, msgspec.structs.replace(policy, reservations=tuple(documents))
+
+
+EVICTS: tuple[Evictable, ...] = ("none", "preemptible", "preemptible", "all")
+
+
+@st.composite
+def repeats(draw: st.DrawFn, start: Instant, until: Instant) -> Repeat | None:
+    """None, or the same length of time again some hours after each end."""
+    times, hours = draw(st.integers(0, 3)), draw(st.integers(0, 6))
+    if not times:
+        return None
+    every = until - start + hours * HOUR_MS
+    windows = tuple(ReservedWindow(start.after(every * time), until.after(every * time)) for time in range(times + 1))
+    return Repeat("", Duration(until - start), "UTC", windows)
 
 
 @st.composite

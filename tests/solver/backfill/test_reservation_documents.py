@@ -25,6 +25,7 @@ from solver.placement.starts import layer_values
 from solver.plan.plan import Bind, Grow, Plan, Reserve, Step, Unreserve, Waits, Withdraw
 from solver.policy.policy import Policy, Queue, Quota, policy_of
 from solver.policy.reservation import DeclaredReservation
+from solver.policy.windows import policy_at
 from solver.queueing.demand import sub_layers_of
 from solver.round.solve import solve, standing_back
 from solver.simulation.replay import Replay
@@ -65,7 +66,8 @@ def test_beside_documents_the_round_is_as_good_as_trying_everything() -> None:
     @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(declared_worlds(nodes_max=4, jobs_max=3, later_max=3))
     def compare(world: tuple[Snapshot, Policy]) -> None:
-        snapshot, policy = with_document_reservations(*world), world[1]
+        policy = policy_at(world[1], world[0].time)
+        snapshot = with_document_reservations(world[0], policy)
         all_candidates, shares = candidates_of(snapshot, policy)
         candidates, kept = standing_back(snapshot, policy, all_candidates, shares)
         room = FreeCapacity.of(snapshot, sharing_of(policy, shares.tree, snapshot.nodes).domain)
