@@ -69,7 +69,7 @@ def trial(seed: int, fault: DiskFault, shim: Path, *, lying: bool = False) -> Di
         second = _write(store, "second", MORE_JOBS, {})
         said = [*first.stdout.splitlines(), *second.stdout.splitlines()]
         refused = tuple(line for line in first.stdout.splitlines() if line.startswith("refused"))
-        problems = [*_judge(store, said), *_manners(fault, first.returncode, refused, first.stderr), *_came_back(second)]
+        problems = [*judge(store, said), *_manners(fault, first.returncode, refused, first.stderr), *_came_back(second)]
         acknowledged = sum(line.split()[0] in ("job", "claim", "event", "done") for line in said)
         return DiskTrial(seed, fault, lying, first.returncode, acknowledged, refused, tuple(problems))
 
@@ -79,10 +79,10 @@ def _write(store: Path, run: str, jobs: int, more: dict[str, str]) -> subprocess
     return subprocess.run(command, env=os.environ | more, capture_output=True, text=True, timeout=WITHIN_S, check=False)
 
 
-def _judge(path: Path, said: Sequence[str]) -> Iterator[str]:
-    """What was acknowledged and is not there; and what can't be read or contradicts itself."""
+def judge(where: Path | str, said: Sequence[str]) -> Iterator[str]:
+    """Of a store, by its path or URL: what was acknowledged and is not there; and what can't be read or contradicts itself."""
     try:
-        store = open_store(path)
+        store = open_store(where)
     except StoreUnusableError as error:
         yield f"noticed: {error}"
         return
