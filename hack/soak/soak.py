@@ -28,6 +28,7 @@ from reconciler.server.pruning import Pruning
 from reconciler.store.store import SqlStore, open_store
 from reconciler.supervisor.processes import read_of
 from solver.model.cluster import DeviceId, NodeName
+from solver.model.document import encode
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 
@@ -91,6 +92,7 @@ class Soak:
         self.outcome = Outcome()
         self.held_gpu_ms, self.held_since, self.pass_ms = 0, SIMULATION_START, list[float]()
         self.day = 0
+        self.refused: tuple[bytes, bytes] | None = None
         self.plane = self._plane()
         never = lambda: self.epoch  # noqa: E731
         self.pruning = Pruning(
@@ -138,6 +140,7 @@ class Soak:
         self.outcome.counts.update(type(step).__name__ for step in done.plan.steps)
         if done.fault:
             self.outcome.problems.append(f"{now}: a plan was refused: {done.fault}")
+            self.refused = encode(done.snapshot), encode(done.policy)
         self.outcome.problems += [f"{now}: {found}" for found in self._broken(now)]
         if (now - SIMULATION_START) // DAY_MS > self.day:
             self.day = (now - SIMULATION_START) // DAY_MS
