@@ -17,14 +17,18 @@ QUANTILES = (0.5, 0.9)
 @click.option("--seeds", default=20, show_default=True, help="How many worlds.")
 @click.option("--first", default=0, show_default=True, help="The first seed.")
 @click.option("--hours", default=24, show_default=True, help="For so long jobs arrive in each.")
-@click.option("--trace", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Windows of this trace; else drawn.")
+@click.option(
+    "--trace", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Windows of this trace; else drawn."
+)
 @click.option("--closed", is_flag=True, help="All jobs come at once: nothing arrives after a forecast.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(seeds: int, first: int, hours: int, trace: Path | None, closed: bool, output: str) -> None:
     """Replay worlds twice: jobs without a limit are expected to run as long as half of earlier ones, and as long as 9 in 10."""
     numbers = range(first, first + seeds)
     found = {
-        f"p{quantile * 100:.0f}": report([fate for seed in numbers for fate in fates(crowded(seed, quantile, trace, hours, closed=closed))])
+        f"p{quantile * 100:.0f}": report(
+            [fate for seed in numbers for fate in fates(crowded(seed, quantile, trace, hours, closed=closed))]
+        )
         for quantile in QUANTILES
     }
     if output == "json":

@@ -15,7 +15,12 @@ from hack.neighbours.tenants import measure, medians, ratios
 @click.command()
 @click.option("--turns", default=3, show_default=True, help="How often it is quiet, and then not.")
 @click.option("--times", default=20, show_default=True, help="Jobs and looks of the quiet tenant in each.")
-@click.option("--most", default=0.0, show_default=True, help="Exit with 1 where a latency's median is more than so many times the quiet one; 0: never.")
+@click.option(
+    "--most",
+    default=0.0,
+    show_default=True,
+    help="Exit with 1 where a latency's median is more than so many times the quiet one; 0: never.",
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(turns: int, times: int, most: float, output: str) -> None:
     """Compare a tenant's latencies in quiet with those beside a flood. Fails where a job inside its guarantee is not started at all."""
@@ -23,7 +28,17 @@ def main(turns: int, times: int, most: float, output: str) -> None:
         quiet, noise = measure(Path(folder), turns, times)
     found = ratios(quiet, noise)
     if output == "json":
-        click.echo(json.dumps({"started": len(quiet.starts) + len(noise.starts), "medianMs": medians(quiet, noise), "times": found, "flood": noise.counts}, indent=2))
+        click.echo(
+            json.dumps(
+                {
+                    "started": len(quiet.starts) + len(noise.starts),
+                    "medianMs": medians(quiet, noise),
+                    "times": found,
+                    "flood": noise.counts,
+                },
+                indent=2,
+            )
+        )
     else:
         for name, of in found.items():
             calm, loud = medians(quiet, noise)[name]

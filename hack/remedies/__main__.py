@@ -15,7 +15,9 @@ from hack.remedies.trials import figures, trials
 @click.command()
 @click.option("--seeds", default=500, show_default=True, help="How many worlds.")
 @click.option("--first", default=0, show_default=True, help="The first seed.")
-@click.option("--least", default=0.99, show_default=True, help="The part of the trials, nothing else waiting, that must start.")
+@click.option(
+    "--least", default=0.99, show_default=True, help="The part of the trials, nothing else waiting, that must start."
+)
 @click.option("--show", default=10, show_default=True, help="How many of the failed trials to print.")
 @click.option("--bugs/--no-bugs", default=False, show_default=True, help="Show too that seeded bugs are caught.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)

@@ -78,7 +78,9 @@ def _made(world: World, job: Job, gpu_type: GpuType, reason: AnyReason, way: Way
             return _with_queue(world, queue, stop_policy="None")
         case QuotaMax():
             return _with_quota(world, gpu_type, reason)
-        case BeyondGuarantee(queue=queue) if way != "borrowing" and _quota(world.policy, queue, gpu_type).guaranteed is None:
+        case BeyondGuarantee(queue=queue) if (
+            way != "borrowing" and _quota(world.policy, queue, gpu_type).guaranteed is None
+        ):
             return world  # All that there is.
         case BeyondGuarantee(queue=queue, room=room, wanted=wanted) if way != "borrowing":
             return _guaranteeing(world, queue, gpu_type, wanted - room)
@@ -105,7 +107,9 @@ def _made(world: World, job: Job, gpu_type: GpuType, reason: AnyReason, way: Way
         case NoRoomReason(gpus_per_task=each, tasks=tasks, tasks_that_fit=fit) if not _has_roomy(world):
             gpus = each // MILLI_PER_GPU
             cores = gpus * 64
-            return _with_nodes(world, (node(f"task-{there}-{i}", gpu_type, gpus, rack, cores) for i in range(tasks - fit)))
+            return _with_nodes(
+                world, (node(f"task-{there}-{i}", gpu_type, gpus, rack, cores) for i in range(tasks - fit))
+            )
         case HostResources(group=group, cpu=cpu, tasks=tasks, tasks_that_fit=fit) if not _has_roomy(world):
             gpus = next(known.shape.gpus for known in job.spec.task_groups if known.name == group)
             fresh = (node(f"host-{there}-{i}", gpu_type, gpus, rack, -(-cpu // 1000)) for i in range(tasks - fit))
@@ -233,7 +237,9 @@ def _with_queue(world: World, name: QueueName, **fields: object) -> World:
 
 def _with_class(world: World, name: str, **fields: object) -> World:
     known = world.policy.priority_classes
-    return _under(world, priority_classes=tuple(msgspec.structs.replace(c, **fields) if c.name == name else c for c in known))
+    return _under(
+        world, priority_classes=tuple(msgspec.structs.replace(c, **fields) if c.name == name else c for c in known)
+    )
 
 
 def _under(world: World, **fields: object) -> World:

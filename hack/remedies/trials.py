@@ -46,7 +46,10 @@ class Trial:
 
     def __str__(self) -> str:
         came = "never started" if self.steps is None else f"started after {self.steps}"
-        return f"seed {self.seed}: {self.job} on {self.gpu_type} by {self.way}, {came}: {'; '.join(map(str, self.reasons))}\n    then: " + " | ".join(self.then)
+        return (
+            f"seed {self.seed}: {self.job} on {self.gpu_type} by {self.way}, {came}: {'; '.join(map(str, self.reasons))}\n    then: "
+            + " | ".join(self.then)
+        )
 
 
 def trials(seed: int) -> Iterator[Trial]:
@@ -103,7 +106,7 @@ def _followed(
             return (step if isinstance(verdict, Starts) else None), taken, (*then, str(verdict))
         if any(isinstance(reason, AwaitsRelease) for reason in verdict.reasons):
             return step, taken, tuple(then)
-        then.append('; '.join(map(str, verdict.reasons)))
+        then.append("; ".join(map(str, verdict.reasons)))
         taken |= any(isinstance(other, Starts) for other in plan.verdicts)
         rested = at_rest(world)
         if rested is None:

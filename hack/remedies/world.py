@@ -146,4 +146,6 @@ def _quota(chance: random.Random, gpu_type: GpuType, parent: str | None) -> Quot
     most = None if parent is None or chance.random() < 0.5 else (guaranteed or 0) + chance.choice((0, 4, 8))
     per_user = chance.choice((2, 4, 8)) if chance.random() < 0.15 else None
     lendable = chance.choice((0, guaranteed // 2)) if guaranteed and chance.random() < 0.3 else None
-    return Quota(gpu_type, *(None if it is None else MilliGpu.gpus(it) for it in (guaranteed, most, per_user, lendable)))
+    return Quota(
+        gpu_type, *(None if it is None else MilliGpu.gpus(it) for it in (guaranteed, most, per_user, lendable))
+    )

@@ -18,8 +18,14 @@ from reconciler.control.garbage_collection import seldom
 @click.command()
 @click.option("--hours", default=2_000, show_default=True, help="Simulated hours.")
 @click.option("--seed", default=1, show_default=True)
-@click.option("--most", default=0.03, show_default=True, help="By which part memory may grow from the second third to the last.")
-@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Where to keep the round of a plan that is refused.")
+@click.option(
+    "--most", default=0.03, show_default=True, help="By which part memory may grow from the second third to the last."
+)
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to keep the round of a plan that is refused.",
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(hours: int, seed: int, most: float, keep: Path | None, output: str) -> None:
     """Run a cluster for so long. Exits with 1 if a rule was broken, books differ, or memory grows."""
@@ -37,7 +43,10 @@ def main(hours: int, seed: int, most: float, keep: Path | None, output: str) -> 
         for name, content in zip(("snapshot", "policy"), soak.refused, strict=True):
             (keep / f"{name}.json").write_bytes(content)
     wall_s = time.monotonic() - began
-    grown = {name: round(growth(came.samples, lambda s, n=name: getattr(s, n)), 4) for name in ("objects", "rss_mb", "pass_ms")}  # type: ignore[misc]
+    grown = {
+        name: round(growth(came.samples, lambda s, n=name: getattr(s, n)), 4)
+        for name in ("objects", "rss_mb", "pass_ms")
+    }  # type: ignore[misc]
     found = {
         "seed": seed,
         "hours": round(came.hours),

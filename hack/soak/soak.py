@@ -21,7 +21,7 @@ from reconciler.control.ledger_site import one_pass
 from reconciler.control.recording import solver_with
 from reconciler.model.clock import SIMULATION_START, VirtualClock
 from reconciler.model.gpu_use import NodeMinute
-from reconciler.protocols.backend import BackendUnreachableError, Epoch
+from reconciler.protocols.backend import BackendUnreachableError
 from reconciler.protocols.ledger import Claim
 from reconciler.protocols.placements import Steps
 from reconciler.server.pruning import Pruning
@@ -83,7 +83,7 @@ class Soak:
         self.cluster = SimulatedCluster(nodes(), self.clock, self.chance, FAULTS)
         self.cluster.intervals = self.intervals = Forgetful()
         self.backend, self.path = SimulatedBackend(self.cluster), path
-        self.store = _open(path, self.clock)
+        self.store = open_quickly(path, self.clock)
         self.policies, self.epoch = Policies(self.clock), None
         self.arrivals = arrivals(seed)
         self.next = next(self.arrivals)
@@ -246,7 +246,7 @@ def growth(samples: list[Sample], of: Callable[[Sample], float]) -> float:
     return sum(map(of, after)) / sum(map(of, before)) - 1
 
 
-def _open(path: Path, clock: VirtualClock) -> SqlStore:
+def open_quickly(path: Path, clock: VirtualClock) -> SqlStore:
     """Commits need not wait for the disk; leases go by the simulated clock."""
     store = open_store(path)
     store.database.now = lambda *_: clock.now()  # type: ignore[method-assign]

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-import msgspec
-
 from reconciler.backends.simulated.behaviour import Faults
 from reconciler.backends.simulated.cluster import Interval, SimulatedCluster
 from reconciler.control.control import PolicyInForce
@@ -84,7 +82,9 @@ class Policies:
         reserved = ()
         if day % 7 == 5:
             at = SIMULATION_START.after(day * DAY_MS + 6 * HOUR_MS)
-            document = DeclaredReservation("demo", at, at.after(6 * HOUR_MS), QUEUES[0], gpu_type=H100, count=2, gpus_per_node=4)
+            document = DeclaredReservation(
+                "demo", at, at.after(6 * HOUR_MS), QUEUES[0], gpu_type=H100, count=2, gpus_per_node=4
+            )
             reserved = (document,)
         protection = Protection(Duration(600_000))
         classes = (

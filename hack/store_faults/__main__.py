@@ -18,9 +18,16 @@ from hack.store_faults.standby import TakeOver, take_over
 @click.command()
 @click.option("--seeds", default=20, show_default=True, help="Trials of each fault of a disk.")
 @click.option("--first", default=0, show_default=True, help="The first seed.")
-@click.option("--lying/--honest", default=False, show_default=True, help="fsync says that it has been done, and has not.")
+@click.option(
+    "--lying/--honest", default=False, show_default=True, help="fsync says that it has been done, and has not."
+)
 @click.option("--fault", "faults", multiple=True, type=click.Choice(FAULTS), help="Of these alone.")
-@click.option("--take-overs", default=0, show_default=True, help="So often, in place of disks, a standby of PostgreSQL takes over.")
+@click.option(
+    "--take-overs",
+    default=0,
+    show_default=True,
+    help="So often, in place of disks, a standby of PostgreSQL takes over.",
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(seeds: int, first: int, lying: bool, faults: Sequence[str], take_overs: int, output: str) -> None:
     """Work on a store while its disk fails. Exits with 1 if anything that was acknowledged is lost, or a process does not come back."""

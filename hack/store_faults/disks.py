@@ -24,7 +24,11 @@ JOBS, MORE_JOBS = 6, 2
 WRITES: Final = 150
 """About so many writes its jobs take; faults begin at one of them."""
 WITHIN_S: Final = 120
-SAID: dict[str, str] = {"full": "disk is full", "eio": "disk fails to read or write", "sync-eio": "disk fails to read or write"}
+SAID: dict[str, str] = {
+    "full": "disk is full",
+    "eio": "disk fails to read or write",
+    "sync-eio": "disk fails to read or write",
+}
 """What a person is told of it."""
 
 
