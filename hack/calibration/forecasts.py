@@ -48,7 +48,7 @@ def fates(world: CrowdedCluster) -> Iterator[ForecastFate]:
             if isinstance(verdict, Waits) and isinstance(verdict.estimate, EarliestStart):
                 told.setdefault(verdict.job, (decided.snapshot.time, verdict))
     classes = {one.job.name: one.job.spec.priority_class for one in world.jobs}
-    for job, (at, verdict) in told.items():
+    for at, verdict in told.values():
         estimate, began = verdict.estimate, replay.runs[verdict.job].started_at
         if not isinstance(estimate, EarliestStart) or (began is None and estimate.at >= world.end):
             continue

@@ -23,7 +23,7 @@ from hack.neighbours.tenants import measure, medians, ratios
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(turns: int, times: int, most: float, output: str) -> None:
-    """Compare a tenant's latencies in quiet with those beside a flood. Fails where a job inside its guarantee is not started at all."""
+    """Compare a tenant's latencies in quiet with those beside a flood. Fails where a job inside its guarantee is not started."""
     with tempfile.TemporaryDirectory(prefix="quorate-neighbours-") as folder:
         quiet, noise = measure(Path(folder), turns, times)
     found = ratios(quiet, noise)

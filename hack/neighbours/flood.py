@@ -1,7 +1,7 @@
 """What a tenant does that takes all it can get: submissions, lists, streams, logs and huge jobs, from many threads.
 
-A process of its own, or its threads would hold up whoever measures: `python -m hack.neighbours.flood URL NAME`, with the token as the
-first line of standard input. Once that ends it prints its counts.
+A process of its own, or its threads would hold up whoever measures: `python -m hack.neighbours.flood URL NAME`, with the token as
+the first line of standard input. Once that ends it prints its counts.
 """
 
 from __future__ import annotations

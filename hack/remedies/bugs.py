@@ -14,12 +14,12 @@ from solver.round.verdicts import Waiting
 
 def shapes_do_not_matter() -> Any:
     """More GPUs are said to do, whatever their nodes."""
-    return mock.patch.object(shortage, "_least_freed", lambda *_: 0)
+    return mock.patch.object(shortage, "_least_freed", return_value=0)
 
 
 def nothing_is_lacking_beside_gpus() -> Any:
     """That CPU is short where GPUs are free is kept quiet while there are too few of these."""
-    return mock.patch.object(shortage, "_too_little_beside", lambda *_: iter(()))
+    return mock.patch.object(shortage, "_too_little_beside", return_value=())
 
 
 def one_max_is_named_of_several() -> Any:

@@ -11,7 +11,7 @@ import msgspec
 from hack.remedies.world import NOW, World, node
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node
 from solver.model.quantities import MILLI_PER_GPU, Cpu, Duration, MilliGpu
-from solver.model.snapshot import snapshot_of
+from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, QueueName
 from solver.plan.hopes import what_would_help
 from solver.plan.reasons import (
@@ -26,7 +26,7 @@ from solver.plan.reasons import (
     ReservedFor,
     Topology,
 )
-from solver.policy.policy import Policy, policy_of
+from solver.policy.policy import Policy, Quota, policy_of
 
 Way = Literal["room", "protection", "borrowing", "level"]
 """Of several things that would do, which is tried: more room or quota; no protection in place of room; a class that may
@@ -72,31 +72,42 @@ def _in_order(reasons: Iterable[AnyReason]) -> list[AnyReason]:
 
 
 def _made(world: World, job: Job, gpu_type: GpuType, reason: AnyReason, way: Way) -> World:
-    there, rack = len(world.snapshot.nodes), _emptiest_rack(world, gpu_type)
+    if isinstance(reason, ROOM):
+        return _with_room(world, job, gpu_type, reason, way)
     match reason:
         case HeldReason(queue=queue):
             return _with_queue(world, queue, stop_policy="None")
         case QuotaMax():
             return _with_quota(world, gpu_type, reason)
-        case BeyondGuarantee(queue=queue) if (
-            way != "borrowing" and _quota(world.policy, queue, gpu_type).guaranteed is None
-        ):
-            return world  # All that there is.
-        case BeyondGuarantee(queue=queue, room=room, wanted=wanted) if way != "borrowing":
+        case BeyondGuarantee(queue=queue, room=room, wanted=wanted):
+            if way == "borrowing":
+                return _with_class(world, world.policy.priority_class_name(job), may_borrow=True)
             return _guaranteeing(world, queue, gpu_type, wanted - room)
-        case BeyondGuarantee():
-            return _with_class(world, world.policy.priority_class_name(job), may_borrow=True)
-        case Protected(by="minRuntime", priority_class=of) if way == "protection":
-            known = next(known for known in world.policy.priority_classes if known.name == of)
-            protection = msgspec.structs.replace(known.protection, min_runtime=Duration(0))
-            return _with_class(world, of, protection=protection)
-        case Protected(by="perRound") if way == "protection":
-            scheduling = world.policy.scheduling
-            evictions = msgspec.structs.replace(scheduling.evictions, per_round=None)
-            return _under(world, scheduling=msgspec.structs.replace(scheduling, evictions=evictions))
+        case Protected() if way == "protection":
+            return _unprotected(world, reason)
         case ReservedFor(start=start):
-            limit = Duration(max(1, start - NOW - 1))
-            return _with_spec(world, job.name, time_limit=limit)
+            return _with_spec(world, job.name, time_limit=Duration(max(1, start - NOW - 1)))
+        case _:
+            return world
+
+
+def _unprotected(world: World, reason: Protected) -> World:
+    """What a class or a round protects is protected no more."""
+    scheduling, classes = world.policy.scheduling, world.policy.priority_classes
+    if reason.by == "perRound":
+        evictions = msgspec.structs.replace(scheduling.evictions, per_round=None)
+        return _under(world, scheduling=msgspec.structs.replace(scheduling, evictions=evictions))
+    known = next((known for known in classes if known.name == reason.priority_class), None)
+    if reason.by != "minRuntime" or known is None:
+        return world
+    protection = msgspec.structs.replace(known.protection, min_runtime=Duration(0))
+    return _with_class(world, known.name, protection=protection)
+
+
+def _with_room(world: World, job: Job, gpu_type: GpuType, reason: AnyReason, way: Way) -> World:
+    """More nodes or larger ones, in the domain where they help most."""
+    there, rack = len(world.snapshot.nodes), _emptiest_rack(world, gpu_type)
+    match reason:
         case Topology() if way == "level":
             wider = msgspec.structs.replace(job.spec.topology, required=None)
             return _with_spec(world, job.name, topology=wider)
@@ -106,14 +117,12 @@ def _made(world: World, job: Job, gpu_type: GpuType, reason: AnyReason, way: Way
             return _freed(world, job, gpu_type, wanted - free)
         case NoRoomReason(gpus_per_task=each, tasks=tasks, tasks_that_fit=fit) if not _has_roomy(world):
             gpus = each // MILLI_PER_GPU
-            cores = gpus * 64
-            return _with_nodes(
-                world, (node(f"task-{there}-{i}", gpu_type, gpus, rack, cores) for i in range(tasks - fit))
-            )
+            names = (f"task-{there}-{index}" for index in range(tasks - fit))
+            return _with_nodes(world, (node(name, gpu_type, gpus, rack, gpus * 64) for name in names))
         case HostResources(group=group, cpu=cpu, tasks=tasks, tasks_that_fit=fit) if not _has_roomy(world):
             gpus = next(known.shape.gpus for known in job.spec.task_groups if known.name == group)
-            fresh = (node(f"host-{there}-{i}", gpu_type, gpus, rack, -(-cpu // 1000)) for i in range(tasks - fit))
-            return _with_nodes(world, fresh)
+            names = (f"host-{there}-{index}" for index in range(tasks - fit))
+            return _with_nodes(world, (node(name, gpu_type, gpus, rack, -(-cpu // 1000)) for name in names))
         case _:
             return world
 
@@ -178,7 +187,7 @@ def _with_nodes(world: World, more: Iterable[Node]) -> World:
     return World(_on(world, (*world.snapshot.nodes, *more)), world.policy)
 
 
-def _on(world: World, nodes: Iterable[Node]) -> msgspec.Struct:
+def _on(world: World, nodes: Iterable[Node]) -> Snapshot:
     known = world.snapshot
     return snapshot_of(known.time, nodes, known.jobs, known.in_flight)
 
@@ -208,12 +217,14 @@ def _with_quota(world: World, gpu_type: GpuType, reason: QuotaMax) -> World:
 def _guaranteeing(world: World, name: QueueName, gpu_type: GpuType, more: int) -> World:
     """A guarantee is no larger than the max beside it."""
     quota = _quota(world.policy, name, gpu_type)
+    if quota.guaranteed is None:
+        return world  # All that there is.
     guaranteed = MilliGpu((quota.guaranteed or 0) + more)
     most = None if quota.max is None else max(quota.max, guaranteed)
     return _with_entry(world, name, gpu_type, guaranteed=guaranteed, max=most)
 
 
-def _quota(policy: Policy, name: QueueName, gpu_type: GpuType) -> msgspec.Struct:
+def _quota(policy: Policy, name: QueueName, gpu_type: GpuType) -> Quota:
     queue = policy.queue(name)
     quota = queue.quota_for(gpu_type) if queue else None
     if quota is None:

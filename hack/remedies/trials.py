@@ -47,7 +47,7 @@ class Trial:
     def __str__(self) -> str:
         came = "never started" if self.steps is None else f"started after {self.steps}"
         return (
-            f"seed {self.seed}: {self.job} on {self.gpu_type} by {self.way}, {came}: {'; '.join(map(str, self.reasons))}\n    then: "
+            f"seed {self.seed}: {self.job} on {self.gpu_type} by {self.way}, {came}: {'; '.join(map(str, self.reasons))}\n then: "
             + " | ".join(self.then)
         )
 

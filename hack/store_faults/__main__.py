@@ -30,7 +30,7 @@ from hack.store_faults.standby import TakeOver, take_over
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(seeds: int, first: int, lying: bool, faults: Sequence[str], take_overs: int, output: str) -> None:
-    """Work on a store while its disk fails. Exits with 1 if anything that was acknowledged is lost, or a process does not come back."""
+    """Work on a store while its disk fails. Exits with 1 if what was acknowledged is lost, or a process does not come back."""
     if take_overs:
         sys.exit(_take_over(range(first, first + take_overs), output))
     with tempfile.TemporaryDirectory(prefix="quorate-shim-") as folder:

@@ -1,4 +1,4 @@
-"""A synchronous standby of PostgreSQL takes over under a writer: nothing acknowledged is lost, and a former primary acknowledges nothing."""
+"""A synchronous standby of PostgreSQL takes over: nothing acknowledged is lost, and a former primary acknowledges nothing."""
 
 from __future__ import annotations
 
