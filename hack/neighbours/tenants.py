@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -86,13 +87,17 @@ def _work(plane: SimulatedPlane, caller: Caller, into: Measured, name: str, time
     for number in range(times):
         job, asked_s = f"{name}-{number}", time.monotonic()
         caller.post("/v1/jobs", job_document(job, msgspec.to_builtins(spec)))
-        started = lambda job=job: [it for it in plane.ordered() if it.job == job and it.kind == "StartGang"]  # noqa: E731
-        plane.until(f"{job} is started", started, LIMIT_S)
-        into.starts.append(started()[0].at_s - asked_s)
+        plane.until(f"{job} is started", partial(_start_of, plane, job), LIMIT_S)
+        into.starts.append(_start_of(plane, job)[0] - asked_s)
         for what, path in READS.items():
             asked_s = time.monotonic()
             caller.get(path.format(name=job))
             into.reads[what].append(time.monotonic() - asked_s)
+
+
+def _start_of(plane: SimulatedPlane, job: str) -> list[float]:
+    """When the cluster was told to start it."""
+    return [order.at_s for order in plane.ordered() if order.job == job and order.kind == "StartGang"]
 
 
 def ratios(quiet: Measured, noise: Measured) -> dict[str, dict[str, float]]:

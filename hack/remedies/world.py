@@ -96,7 +96,9 @@ def _job(chance: random.Random, number: int) -> Job:
     one = TYPES[:1], TYPES[1:]
     types = chance.choice(one if level or groups_of_two else ((), TYPES, *one, *one))
     cores = chance.choice((0, 0, CORES_PER_GPU, 2 * CORES_PER_GPU)) * gpus
-    groups = (TaskGroup("worker", chance.choice((1, 1, 2, 3)), Shape(gpus, types, Cpu(cores * 1000))),)
+    groups: tuple[TaskGroup, ...] = (
+        TaskGroup("worker", chance.choice((1, 1, 2, 3)), Shape(gpus, types, Cpu(cores * 1000))),
+    )
     if groups_of_two:
         groups = (*groups, TaskGroup("other", chance.choice((1, 2)), Shape(chance.choice((1, 2)), types)))
     limit = Duration(HOUR_MS * chance.choice((1, 4, 24))) if chance.random() < 0.6 else None
@@ -146,6 +148,7 @@ def _quota(chance: random.Random, gpu_type: GpuType, parent: str | None) -> Quot
     most = None if parent is None or chance.random() < 0.5 else (guaranteed or 0) + chance.choice((0, 4, 8))
     per_user = chance.choice((2, 4, 8)) if chance.random() < 0.15 else None
     lendable = chance.choice((0, guaranteed // 2)) if guaranteed and chance.random() < 0.3 else None
-    return Quota(
-        gpu_type, *(None if it is None else MilliGpu.gpus(it) for it in (guaranteed, most, per_user, lendable))
+    guarantee, ceiling, cap, lent = (
+        None if it is None else MilliGpu.gpus(it) for it in (guaranteed, most, per_user, lendable)
     )
+    return Quota(gpu_type, guarantee, ceiling, cap, lent)

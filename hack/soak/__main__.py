@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 import time
+from operator import attrgetter
 from pathlib import Path
 
 import click
@@ -43,10 +44,7 @@ def main(hours: int, seed: int, most: float, keep: Path | None, output: str) -> 
         for name, content in zip(("snapshot", "policy"), soak.refused, strict=True):
             (keep / f"{name}.json").write_bytes(content)
     wall_s = time.monotonic() - began
-    grown = {
-        name: round(growth(came.samples, lambda s, n=name: getattr(s, n)), 4)
-        for name in ("objects", "rss_mb", "pass_ms")
-    }  # type: ignore[misc]
+    grown = {name: round(growth(came.samples, attrgetter(name)), 4) for name in ("objects", "rss_mb", "pass_ms")}
     found = {
         "seed": seed,
         "hours": round(came.hours),

@@ -12,8 +12,8 @@ from unittest import mock
 import msgspec
 
 from hack.crash.bugs import devices_are_released_before_the_stop_is_confirmed
-from hack.soak import soak
 from hack.soak.soak import Sample, Soak, growth
+from reconciler.control import ledger_site
 from reconciler.control.control import ControlPlane
 from reconciler.control.passes import Pass
 from reconciler.protocols.ledger import Claim
@@ -37,14 +37,14 @@ def a_placement_is_kept_late() -> Patches:
 
 def every_round_is_remembered() -> Patches:
     """A list that only grows."""
-    kept, sound = list[tuple[Pass, list[Claim]]](), soak.one_pass
+    kept, sound = list[tuple[Pass, list[Claim]]](), ledger_site.one_pass
 
     def one_pass(plane: ControlPlane) -> Pass:
         done = sound(plane)
         kept.append((done, [msgspec.structs.replace(claim) for claim in plane.ledger.claims()]))
         return done
 
-    yield mock.patch.object(soak, "one_pass", one_pass)
+    yield mock.patch.object(ledger_site, "one_pass", one_pass)
 
 
 BUGS: tuple[Callable[[], Patches], ...] = (

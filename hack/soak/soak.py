@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import time
 from collections import Counter
@@ -15,13 +16,13 @@ from sqlalchemy import event
 from hack.soak.world import DAY_MS, FAULTS, HOUR_MS, Arrival, Forgetful, Policies, arrivals, nodes
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
+from reconciler.control import ledger_site
 from reconciler.control.control import ControlPlane
 from reconciler.control.idle_watch import IdleWatch
-from reconciler.control.ledger_site import one_pass
 from reconciler.control.recording import solver_with
 from reconciler.model.clock import SIMULATION_START, VirtualClock
 from reconciler.model.gpu_use import NodeMinute
-from reconciler.protocols.backend import BackendUnreachableError
+from reconciler.protocols.backend import BackendUnreachableError, Epoch
 from reconciler.protocols.ledger import Claim
 from reconciler.protocols.placements import Steps
 from reconciler.server.pruning import Pruning
@@ -84,7 +85,8 @@ class Soak:
         self.cluster.intervals = self.intervals = Forgetful()
         self.backend, self.path = SimulatedBackend(self.cluster), path
         self.store = open_quickly(path, self.clock)
-        self.policies, self.epoch = Policies(self.clock), None
+        self.policies = Policies(self.clock)
+        self.epoch: Epoch | None = None
         self.arrivals = arrivals(seed)
         self.next = next(self.arrivals)
         self.give_ups: dict[str, Instant] = {}
@@ -127,7 +129,7 @@ class Soak:
         self._happen(now)
         began = time.process_time()
         try:
-            done = one_pass(self.plane)
+            done = ledger_site.one_pass(self.plane)
         except BackendUnreachableError:
             self.outcome.counts["unreachable"] += 1
             return
@@ -212,7 +214,9 @@ class Soak:
 
     def _sample(self, seen: Callable[[Sample], None]) -> None:
         gc.collect()
-        rss = next(int(line.split()[1]) for line in read_of("self", "status").splitlines() if line.startswith("VmRSS:"))
+        rss = next(
+            int(line.split()[1]) for line in read_of(os.getpid(), "status").splitlines() if line.startswith("VmRSS:")
+        )
         store = sum(path.stat().st_size for path in self.path.parent.iterdir()) / 2**20
         took = sorted(self.pass_ms)[len(self.pass_ms) // 2]
         found = Sample(round(self.outcome.hours), len(gc.get_objects()), rss / 1024, round(took, 1), round(store, 1))

@@ -72,14 +72,32 @@ class Policies:
         if day % 3:
             return ()
         start = SIMULATION_START.after(day * DAY_MS)
-        period, whose = (start, start.after(DAY_MS), now), ("spent", "", "queue red", QUEUES[0], "")
-        spent = ("GPU-hours", Decimal(1), Decimal(2), Decimal(0), 200, Decimal(2), Duration(DAY_MS), None)
-        return (BudgetStanding(*whose, *period, *spent, "no-borrowing"),)
+        one, two, none = Decimal(1), Decimal(2), Decimal(0)
+        spent = BudgetStanding(
+            budget="spent",
+            origin="",
+            subject="queue red",
+            queue=QUEUES[0],
+            user="",
+            start=start,
+            end=start.after(DAY_MS),
+            at=now,
+            unit="GPU-hours",
+            limit=one,
+            spent=two,
+            unpriced=none,
+            percent=200,
+            per_day=two,
+            over=Duration(DAY_MS),
+            runs_out_at=None,
+            when_spent="no-borrowing",
+        )
+        return (spent,)
 
     def _policy(self, day: int) -> Policy:
         changed = {2: {"lowered": True}, 4: {"held": True}}.get(day % 7, {})
         queues = tuple(_queue(name, **(changed if name == QUEUES[1] else {})) for name in QUEUES)
-        reserved = ()
+        reserved: tuple[DeclaredReservation, ...] = ()
         if day % 7 == 5:
             at = SIMULATION_START.after(day * DAY_MS + 6 * HOUR_MS)
             document = DeclaredReservation(

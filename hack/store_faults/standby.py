@@ -64,7 +64,7 @@ class Server:
         where = f"postgresql://{USER}:{self.password}@127.0.0.1:{self.port}/postgres?connect_timeout=2"
         try:
             with psycopg.connect(where, autocommit=True) as connection:
-                return connection.execute(query).fetchall()  # type: ignore[arg-type]
+                return connection.execute(query).fetchall()
         except psycopg.Error:
             return None
 

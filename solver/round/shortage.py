@@ -135,7 +135,8 @@ def _limit_of(room: FreeCapacity, group: TaskGroup) -> tuple[str, int]:
 
 def _least_freed(free: Ints, each: int, tasks: int) -> int:
     """How many milli-GPU have to become free at least for so many more tasks of a size, beside what is free on each node."""
-    begun = sorted(each - left for left in (free % each).tolist() if left)[: max(tasks, 0)]
+    parts: list[int] = (free % each).tolist()
+    begun = sorted(each - part for part in parts if part)[: max(tasks, 0)]
     return sum(begun) + each * (max(tasks, 0) - len(begun))
 
 

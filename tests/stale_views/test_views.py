@@ -14,7 +14,7 @@ from solver.plan.plan import Evict
 from tests.drawn import DRAWING
 
 NOT_YET = (11,)
-"""There a job leaves for one that had left for it: a node that is not seen for a while lowers fair shares, and nothing protects jobs."""
+"""There a job leaves for one that had left for it, while views lag; no minRuntime protects jobs of this workload."""
 SEEDS = range(100 if DRAWING.everything else 10)
 
 
@@ -38,6 +38,9 @@ def test_what_takes_an_old_view_for_the_truth_is_found(bug: Callable[[], Patches
     assert caught_by(bug) is not None
 
 
+B, D = JobName("b"), JobName("d")
+
+
 def evicting(job: str, beneficiary: str) -> tuple[Evict]:
     return (Evict(JobName(job), 1, "reclaim", Duration(1), MilliGpu(1), 0.0, JobName(beneficiary)),)
 
@@ -45,10 +48,10 @@ def evicting(job: str, beneficiary: str) -> tuple[Evict]:
 def test_evictions_back_and_forth_are_flaps_and_so_are_those_in_vain() -> None:
     seen = Evictions()
     seen.note(evicting("a", "b"), ())
-    seen.note(evicting("c", "d"), ("b",))
+    seen.note(evicting("c", "d"), (B,))
     assert seen.flaps == []
-    seen.note(evicting("b", "a"), ("b",))
-    seen.note(evicting("c", "d"), ("b",))
+    seen.note(evicting("b", "a"), (B,))
+    seen.note(evicting("c", "d"), (B,))
     assert [flap.split()[0] for flap in seen.flaps] == ["b", "c"]
-    seen.note(evicting("c", "d"), ("b", "d"))
+    seen.note(evicting("c", "d"), (B, D))
     assert len(seen.flaps) == 2
