@@ -86,7 +86,14 @@ def read(plane: SimulatedPlane, watchers: int, times: int, limit_s: float) -> di
 @contextmanager
 def watched(plane: SimulatedPlane, watchers: int, path: str = "/v1/watch") -> Iterator[None]:
     """So many streams of events are open."""
-    over, caller = Event(), plane.caller()
+    with watched_by(plane.caller(), watchers, path):
+        yield
+
+
+@contextmanager
+def watched_by(caller: Caller, watchers: int, path: str = "/v1/watch") -> Iterator[None]:
+    """The same by whom `caller` speaks for."""
+    over = Event()
 
     async def watch() -> None:
         where = urlsplit(caller.url)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -52,7 +52,8 @@ class Shortage:
         ]
         for gpu_type, free, wanted in short:
             yield CapacityReason(gpu_type, free, wanted, *limits_of(room, option, gpu_type))
-        shortage = {gpu_type for gpu_type, _, _ in short}
+        shortage = {gpu_type: wanted - free for gpu_type, free, wanted in short}
+        yield from self._beyond_count(spec, option, shortage)
         scattered = [
             reason
             for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
@@ -67,6 +68,22 @@ class Shortage:
             domain = _roomiest_domain(room, spec, option, milli_free)
             if domain.best_free < domain.wanted or nothing_else:
                 yield domain
+
+    def _beyond_count(self, spec: JobSpec, option: Option, shortage: Mapping[GpuType, int]) -> Iterator[AnyReason]:
+        """What the GPUs that are free lack, and of what shape more of them have to be, where more of them alone would not do."""
+        milli_free = self._free(option)
+        for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+            if gpu_type is None or gpu_type not in shortage or not shape.gpus:
+                continue
+            alone = _gpus_alone(shape)
+            fits = self.room.offer(alone, gpu_type).total
+            if option.gpu_types.count(gpu_type) == 1:
+                free = milli_free[self.room.usable(alone, gpu_type)]
+                if _least_freed(free, shape.cost, group.least - fits) > shortage[gpu_type]:
+                    limit = _limit_of(self.room, group)
+                    yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits, *limit)
+            if self.room.offer(shape, gpu_type).total < min(fits, group.least):
+                yield from _too_little_beside(self.room, group, shape, gpu_type, min(fits, group.least))
 
     def _free(self, option: Option) -> Ints:
         """Milli-GPU on each node that count for its shapes: the same for all that take GPUs as a whole."""
@@ -97,41 +114,66 @@ def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type:
         if room.partitions and room.offer(shape, gpu_type, within=room.open_nodes).total < group.least:
             yield _too_few_instances(room, group, shape, gpu_type)
         return
-    name, limit = gpu_type or GpuType(""), (group.nodes, int(room.sets[group.nodes].sum()) if group.nodes else 0)
-    gpus_alone = msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0), resources=NONE)
+    gpus_alone = _gpus_alone(shape)
     if isinstance(shape, MigShape) and room.offer(gpus_alone, gpu_type).total < group.least:
         yield _too_few_instances(room, group, gpus_alone, gpu_type)
     elif not shape.uses_gpus or room.offer(gpus_alone, gpu_type).total >= group.least:
-        cpu, memory = Cpu(shape.cpu), Memory(shape.memory)
-        lacking = tuple(_lacking(room, group, msgspec.structs.replace(shape, resources=NONE), gpu_type))
-        scarce = tuple(_scarce(room, group, gpus_alone, shape.resources, gpu_type))
-        for resource in scarce:
-            yield HostResources(group.name, name, cpu, memory, group.least, fits, *limit, resource=resource)
-        if lacking or not scarce:
-            together = NONE if lacking else shape.resources
-            yield HostResources(group.name, name, cpu, memory, group.least, fits, *limit, lacking, resources=together)
+        yield from _too_little_beside(room, group, shape, gpu_type, group.least)
     else:
-        yield NoRoomReason(group.name, name, group.least, shape.cost, fits, *limit)
+        name = gpu_type or GpuType("")
+        yield NoRoomReason(group.name, name, group.least, shape.cost, fits, *_limit_of(room, group))
 
 
-def _lacking(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterator[HostResource]:
+def _gpus_alone(shape: Shape) -> Shape:
+    return msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0), resources=NONE)
+
+
+def _limit_of(room: FreeCapacity, group: TaskGroup) -> tuple[str, int]:
+    """The set of nodes that a group is limited to, and how many they are."""
+    return group.nodes, int(room.sets[group.nodes].sum()) if group.nodes else 0
+
+
+def _least_freed(free: Ints, each: int, tasks: int) -> int:
+    """How many milli-GPU have to become free at least for so many more tasks of a size, beside what is free on each node."""
+    parts: list[int] = (free % each).tolist()
+    begun = sorted(each - part for part in parts if part)[: max(tasks, 0)]
+    return sum(begun) + each * (max(tasks, 0) - len(begun))
+
+
+def _too_little_beside(
+    room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None, enough: int
+) -> Iterator[HostResources]:
+    """What there is too little of beside GPUs for `enough` tasks, for which there are GPUs."""
+    fits, gpus_alone = room.offer(shape, gpu_type).total, _gpus_alone(shape)
+    asked = GpuType("") if gpu_type is None else gpu_type, Cpu(shape.cpu), Memory(shape.memory)
+    limit = _limit_of(room, group)
+    lacking = tuple(_lacking(room, msgspec.structs.replace(shape, resources=NONE), gpu_type, enough))
+    scarce = tuple(_scarce(room, gpus_alone, shape.resources, gpu_type, enough))
+    for resource in scarce:
+        yield HostResources(group.name, *asked, group.least, fits, *limit, resource=resource)
+    if lacking or not scarce:
+        together = NONE if lacking else shape.resources
+        yield HostResources(group.name, *asked, group.least, fits, *limit, lacking, resources=together)
+
+
+def _lacking(room: FreeCapacity, shape: Shape, gpu_type: GpuType | None, enough: int) -> Iterator[HostResource]:
     """Of CPU and memory that of which there is too little even if the other did not matter."""
     without_memory, without_cpu = (
         msgspec.structs.replace(shape, **{of: kind(0)}) for of, kind in (("memory", Memory), ("cpu", Cpu))
     )
-    if room.offer(without_memory, gpu_type).total < group.least:
+    if room.offer(without_memory, gpu_type).total < enough:
         yield "cpu"
-    if room.offer(without_cpu, gpu_type).total < group.least:
+    if room.offer(without_cpu, gpu_type).total < enough:
         yield "memory"
 
 
 def _scarce(
-    room: FreeCapacity, group: TaskGroup, gpus_alone: Shape, resources: Amounts, gpu_type: GpuType | None
+    room: FreeCapacity, gpus_alone: Shape, resources: Amounts, gpu_type: GpuType | None, enough: int
 ) -> Iterator[ScarceResource]:
     """The resources of which there is too little even if nothing else beside GPUs mattered."""
     for name, amount in resources.items():
         with_it = msgspec.structs.replace(gpus_alone, resources=Amounts([(name, amount)]))
-        if room.offer(with_it, gpu_type).total < group.least:
+        if room.offer(with_it, gpu_type).total < enough:
             free = room.free_beside[name][room.usable(with_it, gpu_type)]
             left = (free >= amount).sum() if is_port(name) else np.maximum(free, 0).sum()
             yield ScarceResource(name, amount, int(left))

@@ -548,11 +548,14 @@ def _with_displacing(
     """The layers, with jobs that displace lower work of their queue: they are inside before that is."""
     more, place = list(values), {layer: number for number, layer in enumerate(sub_layers)}
     for start in starts:
-        candidate, gpus = start.candidate, sum(start.charge.values()) / MILLI_PER_GPU
+        candidate, least = start.candidate, sum(start.option.charge.values()) / MILLI_PER_GPU
         for number, tier in enumerate(COUNTED):
             # What lies inside a guarantee is inside the fair share.
             if tiers[candidate.job.name] in ("entitled", tier):
-                more[number * len(sub_layers) + place[candidate.sub_layer]] += candidate.weight * gpus
+                first = number * len(sub_layers)
+                more[first + place[candidate.sub_layer]] += candidate.weight * least
+                if start.growth:
+                    more[first + place[candidate.sub_layer.of_growth]] += candidate.weight * start.growth
     return tuple(round(value, 9) for value in more)
 
 

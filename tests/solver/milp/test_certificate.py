@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from solver.checker.check import violations
 from solver.milp.certificate import in_step, layer_results
 from solver.milp.optimiser import Reached, Solution
+from solver.round.solve import solve
+from tests.solver.laws.worlds import world_of
 
 LOOSE = (0.0, 0.0)
 SOLUTION = Solution(np.zeros(0), (Reached(-2.0, -1.0), Reached(-4.0, -3.0)), "somebody")
@@ -29,3 +32,14 @@ def test_a_bound_holds_for_plans_that_have_no_less_in_any_layer_before(
     assert in_step(values, SOLUTION) == layers
     first, second = layer_results(values, (), LOOSE, SOLUTION, gap=0.0)
     assert (first.bound, second.bound) == (-1.0, bound)
+
+
+def test_what_a_gang_is_promised_beyond_its_least_size_counts_as_growth() -> None:
+    """It was counted as demand that came first, and so was above what could be had of that."""
+    world = world_of(
+        "nodes n1=4 n2=4 n3=4; class low -1; queue a 8 max=8; run e a 1-3x4@n1,n2 for 600m low; wait w a 1-2x1 for 30m"
+    )
+    plan = solve(world.snapshot, world.policy, None)
+    assert violations(world.snapshot, world.policy, plan) == ()
+    values = {layer.name: layer.value for layer in plan.certificate.layers}
+    assert values["entitled.standard.0"] == values["entitled.standard.0.growth"] > 0

@@ -1,0 +1,1 @@
+"""How well forecast starts are kept: jobs of a trace, or drawn ones, replayed under random policies."""

@@ -1,0 +1,1 @@
+"""One tenant floods a real control plane, and another works on as before: what it waits for, against the quiet between floods."""
