@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
-from solver.model.cluster import GpuType
+from solver.model.cluster import GpuType, NodeName
 from solver.model.parts import owner_of
 from solver.model.shape import SharedShape
 from solver.model.workload import JobName
@@ -20,13 +20,13 @@ from solver.placement.placement import ONE_GPU, PlacedGang, place
 from solver.placement.starts import JobStart
 from solver.policy.policy import Policy
 from solver.policy.reclaim import may_reclaim_fair_share, preempts_from
+from solver.preemption.claims import Claim, ClaimLedger
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.givers import charges_of
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.trial import leave
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import QuotaHeadroom, Shares
-from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import HostLine, UserRoom
 from solver.quota.vacated import Tier
@@ -51,6 +51,15 @@ class SparedVictims:
     starts: Sequence[JobStart]
     displacing: Mapping[JobName, Tier]
     nominations: list[NewNomination] = field(default_factory=list)
+    _ledgers: tuple[ClaimLedger, ...] = field(init=False)
+    """Of what queues hold before anything is promised, without what starts and with it: it is not known which was decided first."""
+
+    def __post_init__(self) -> None:
+        headroom = QuotaHeadroom(self.shares)
+        without = ClaimLedger.of(headroom)
+        for start in self.starts:
+            headroom.take(start.queue, start.charge)
+        self._ledgers = without, ClaimLedger.of(headroom)
 
     def spare_all(self) -> None:
         """Have everybody stay who can, the most harmful to evict first."""
@@ -69,10 +78,14 @@ class SparedVictims:
 
         For rounds of very many promises: each try places one of them.
         """
-        left = self._left_by(self.nominations)
+        left, nodes = self._left_by(self.nominations), Counter[NodeName]()
+        for known in self.nominations:
+            nodes.update(known.nodes)
         for number in self._separable():
-            moved = self._elsewhere(number, left)
+            moved = self._elsewhere(number, left, nodes)
             if moved is not None:
+                nodes.subtract(self.nominations[number].nodes)
+                nodes.update(moved[number].nodes)
                 give_way(left, self.nominations[number])
                 left.occupy(moved[number].start.held)
                 self.nominations = moved
@@ -103,8 +116,11 @@ class SparedVictims:
                 move.mover.leave(left)
         return left
 
-    def _elsewhere(self, number: int, left: FreeCapacity) -> list[NewNomination] | None:
-        """The same promises with one of them elsewhere, on what is `left`, so that its victims stay; None: it finds no place."""
+    def _elsewhere(self, number: int, left: FreeCapacity, nodes: Counter[NodeName]) -> list[NewNomination] | None:
+        """The same promises with one of them elsewhere, on what is `left`, so that its victims stay; None: it finds no place.
+
+        `nodes`: how many promises have something on each.
+        """
         known = self.nominations[number]
         start = known.start
         with left.trying():
@@ -116,6 +132,9 @@ class SparedVictims:
             moved = list(self.nominations)
             moved[number] = replace(known, start=replace(start, placed=found), victims=())
             left.occupy(moved[number].start.held)
+            alone = {node for node in known.nodes - moved[number].nodes if nodes[node] == 1}
+            if alone and not _in_vain(moved) <= _in_vain(self.nominations):
+                return None  # what leaves there for another would leave for nothing
             is_lawful = self._are_lawful(moved, self._concerns(known.victims))
             return moved if is_lawful and self._keep_to_host_shares(moved, left) else None
 
@@ -171,8 +190,15 @@ class SparedVictims:
                 soon.occupy(replace(start, placed=found).held)
         moved = [replace(known, start=replace(known.start, placed=placed[known.job.name])) for known in fewer]
         # A job that moves has to leave a node of the job that it moves for, wherever that is now.
-        in_vain = any(_moves_in_vain(known) for known in moved)
-        return moved if not in_vain and self._keep_to_host_shares(moved, soon) else None
+        if any(_moves_in_vain(known) for known in moved):
+            return None
+        in_vain = _in_vain(moved) - _in_vain(self.nominations)
+        if in_vain:  # these need not leave either
+            names = {victim.name for known in moved for victim in known.victims}
+            return self._without(
+                {*staying, *(name for name in names if not in_vain.isdisjoint((name, owner_of(name))))}
+            )
+        return moved if self._keep_to_host_shares(moved, soon) else None
 
     def _keep_to_host_shares(self, nominations: Sequence[NewNomination], soon: FreeCapacity) -> bool:
         """Whether on each node no more is taken from jobs without GPUs than GPUs carry. `soon`: everybody is in place."""
@@ -211,15 +237,34 @@ class SparedVictims:
             beside.update(dict(users.caps.host_charges(victim.holder.job.spec.queue, gave)))
         given = [*((start, None) for start in self.starts), *((known.start, known) for known in nominations)]
         for start, known in filter(lambda one: concerns(one[0]), given):
-            if known is not None and not self._may_have(known, nominations, headroom):
+            if known is not None and not self._may_have(known, headroom):
                 return False
             if users.blocking(start.candidate.job, start.charge, start.beside, beside):
                 return False
             headroom.take(start.queue, start.charge)
             users.take(start.candidate.job, start.charge, start.beside)
+        return self._keep_their_rights(nominations, concerns)
+
+    def _keep_their_rights(self, nominations: Iterable[NewNomination], concerns: Callable[[JobStart], bool]) -> bool:
+        """Whether each has a right to what leaves for it, beside those before it; what gangs grow by is given beside that."""
+        promised = [known for known in nominations if not known.grows]
+        claims = [self._claim_of(known) for known in promised]
+        asked = [bool(claim.others) and concerns(known.start) for known, claim in zip(promised, claims, strict=True)]
+        if not any(asked):
+            return True
+        ledgers = [ledger.copy() for ledger in self._ledgers]
+        for claim, is_asked in zip(claims, asked, strict=True):
+            if is_asked and not any(ledger.is_lawful(claim) for ledger in ledgers):
+                return False
+            for ledger in ledgers:
+                ledger.count(claim)
         return True
 
-    def _may_have(self, known: NewNomination, nominations: Iterable[NewNomination], headroom: QuotaHeadroom) -> bool:
+    def _claim_of(self, known: NewNomination) -> Claim:
+        losses = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in known.victims]
+        return Claim(known.start.queue, known.start.charge, losses, fairly=self._may_be_fair(known))
+
+    def _may_have(self, known: NewNomination, headroom: QuotaHeadroom) -> bool:
         """Whether a job may have what it is promised, beside those before it.
 
         One that stands ahead of lower work does so whoever leaves. For whom nobody leaves limits alone count; and what was inside
@@ -234,23 +279,21 @@ class SparedVictims:
             return True
         if not known.victims and not known.moves:
             return not start.inside_only
-        is_fair = headroom.fair.holds(start.queue, start.charge)
-        return is_fair and (known.tier == "fair" or self._is_claimed_fairly(known, nominations))
+        return self._may_be_fair(known) and headroom.fair.holds(start.queue, start.charge)
 
-    def _is_claimed_fairly(self, known: NewNomination, nominations: Iterable[NewNomination]) -> bool:
-        """Whether a job that was inside its guarantee may have the same for its fair share."""
-        queue, tree = known.start.queue, self.evictable.rules.tree
-        opens = preempts_from(self.policy, tree, known.job)
-        if known.start.inside_only or not may_reclaim_fair_share(self.policy, tree, queue):
+    def _may_be_fair(self, known: NewNomination) -> bool:
+        """Whether a job may have the same for its fair share, if that is fair: one that was inside its guarantee where no right of
+        guarantees alone is needed for it.
+        """
+        if known.tier == "fair":
+            return True
+        rules, queue, now = self.evictable.rules, known.start.queue, self.evictable.rules.now
+        opens = preempts_from(self.policy, rules.tree, known.job)
+        if known.start.inside_only or not may_reclaim_fair_share(self.policy, rules.tree, queue):
             return False
-        if opens is not None and opens > self.evictable.rules.now:
+        if opens is not None and opens > now:
             return False  # An overdue guarantee alone has others leave that early.
-        others = charges_of(victim for other in nominations if other is not known for victim in other.victims)
-        before = QuotaHeadroom(self.shares.without(others.items()))
-        losses = [(v.holder.job.spec.queue, v.holder.charge) for v in known.victims if v.means == "reclaim"]
-        is_lawful = all(victim.means != "straddle" for victim in known.victims)
-        gain = known.start.charge
-        return is_lawful and only_above_shares(before, queue, losses) and fairer(before, queue, gain, losses)
+        return all(victim.means != "straddle" for victim in known.victims)
 
 
 def give_way(left: FreeCapacity, known: NewNomination) -> bool:
@@ -269,6 +312,20 @@ def _moves_in_vain(known: NewNomination) -> bool:
     """Whether a job moves from nodes of which the promise takes none."""
     nodes = {task.node for task in known.start.placed.tasks}
     return any(nodes.isdisjoint(task.node for task in move.mover.job.placement) for move in known.moves)
+
+
+def _in_vain(nominations: Collection[NewNomination]) -> frozenset[JobName]:
+    """Who leaves other queues though nothing is promised on its nodes; what leaves with its gang is not asked."""
+    nodes = {node for known in nominations for node in known.nodes}
+    names = {victim.name for known in nominations for victim in known.victims}
+    return frozenset(
+        victim.name
+        for known in nominations
+        for victim in known.victims
+        if victim.holder.job.spec.queue != known.start.queue
+        and (owner_of(victim.name) == victim.name or owner_of(victim.name) not in names)
+        and nodes.isdisjoint(task.node for task in victim.holder.job.placement)
+    )
 
 
 def _hardness(known: NewNomination) -> tuple[int, int]:

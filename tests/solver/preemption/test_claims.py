@@ -1,0 +1,64 @@
+"""By what right jobs have others leave: each promise beside those that stand before it in the plan."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.milp.optimiser import Optimiser
+from solver.plan.plan import Evict, Nominate
+from solver.round import tiers
+from solver.round.solve import solve
+from tests.solver.laws.worlds import World, world_of
+
+MADE_ROOM_FOR_BY_THE_SECOND = world_of("""
+nodes n1=2 n2=3
+class high 1
+queue q 4
+queue b 0
+run low q 2@n1 for 100m
+run lent b 3@n2 for 100m
+wait first q 3 for 30m high
+wait second q 1 for 20m high
+""")
+"""Once `low` has left for `second`, `first` lies inside the guarantee of q and takes what `lent` borrowed: not before."""
+
+FAIR_ONCE_A_JOB_HAS_LEFT = world_of("""
+nodes n1=3 n2=4 n3=3 n4=1
+queue a 0 weight=2
+queue b 1
+queue c 3
+queue d 1
+run a0 a 1@n1 for 10m
+run a1 a 1@n1 for 300m
+run a2 a 1@n1 for 300m
+run c0 c 3@n3 for 400m
+run c1 c 4@n2 for 200m
+run d0 d 1@n4 for 300m
+wait b0 b 1 for 30m
+wait a3 a 1 for 20m
+""")
+"""For b0 leaves a0, so a is served less than c is without c1, of which a3 takes one GPU. b0 would find its place on the rest."""
+
+
+def _who_leaves(world: World, optimiser: Optimiser | None) -> dict[str, str | None]:
+    plan = solve(world.snapshot, world.policy, optimiser)
+    assert violations(world.snapshot, world.policy, plan) == ()
+    return {step.job: step.beneficiary for step in plan.steps if isinstance(step, Evict)}
+
+
+def test_a_job_comes_after_the_one_whose_victims_make_room_for_it() -> None:
+    world = MADE_ROOM_FOR_BY_THE_SECOND
+    plan = solve(world.snapshot, world.policy, optimise)
+    assert [step.job for step in plan.steps if isinstance(step, Nominate)] == ["second", "first"]
+    assert _who_leaves(world, optimise) == {"low": "second", "lent": "first"}
+
+
+@pytest.mark.parametrize("optimiser", [optimise, None], ids=["program", "search"])
+@pytest.mark.parametrize("most", [tiers.SPARED_PROMISES_MAX, 0], ids=["together", "apart"])
+def test_no_job_stays_without_whose_leaving_another_has_no_right_to_what_it_takes(
+    most: int, optimiser: Optimiser | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "SPARED_PROMISES_MAX", most)
+    assert _who_leaves(FAIR_ONCE_A_JOB_HAS_LEFT, optimiser) == {"a0": "b0", "c1": "a3"}
