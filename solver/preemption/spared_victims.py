@@ -68,7 +68,7 @@ class SparedVictims:
             if name not in victims or (owner_of(name) != name and owner_of(name) in victims):
                 continue  # it stays already, or leaves with what its gang can't do without
             staying = {known: victim for known, victim in victims.items() if name in (known, owner_of(known))}
-            found = None if self._lacks_gpus(staying.values()) else self._without(staying)
+            found = None if self._lacks_gpus(staying.values()) else self._without(staying) or self._apart(staying)
             if found is not None:
                 self.nominations = found
                 victims = {known: victim for known, victim in victims.items() if known not in staying}
@@ -78,9 +78,7 @@ class SparedVictims:
 
         For rounds of very many promises: each try places one of them.
         """
-        left, nodes = self._left_by(self.nominations), Counter[NodeName]()
-        for known in self.nominations:
-            nodes.update(known.nodes)
+        left, nodes = self._left_by(self.nominations), self._nodes()
         for number in self._separable():
             moved = self._elsewhere(number, left, nodes)
             if moved is not None:
@@ -89,6 +87,18 @@ class SparedVictims:
                 give_way(left, self.nominations[number])
                 left.occupy(moved[number].start.held)
                 self.nominations = moved
+
+    def _apart(self, staying: Collection[JobName]) -> list[NewNomination] | None:
+        """The same promises with the one elsewhere for which these leave, and nobody else; None: there is no such one."""
+        touched = [n for n, known in enumerate(self.nominations) if any(v.name in staying for v in known.victims)]
+        is_alone = len(touched) == 1 and all(v.name in staying for v in self.nominations[touched[0]].victims)
+        if not is_alone or touched[0] not in self._separable():
+            return None
+        return self._elsewhere(touched[0], self._left_by(self.nominations), self._nodes())
+
+    def _nodes(self) -> Counter[NodeName]:
+        """How many jobs are promised something on each node."""
+        return Counter(node for known in self.nominations if not known.grows for node in known.nodes)
 
     def _separable(self) -> list[int]:
         """The promises whose victims could stay by themselves, those that do most harm first."""
@@ -119,7 +129,7 @@ class SparedVictims:
     def _elsewhere(self, number: int, left: FreeCapacity, nodes: Counter[NodeName]) -> list[NewNomination] | None:
         """The same promises with one of them elsewhere, on what is `left`, so that its victims stay; None: it finds no place.
 
-        `nodes`: how many promises have something on each.
+        `nodes`: how many jobs are promised something on each.
         """
         known = self.nominations[number]
         start = known.start
@@ -192,12 +202,8 @@ class SparedVictims:
         # A job that moves has to leave a node of the job that it moves for, wherever that is now.
         if any(_moves_in_vain(known) for known in moved):
             return None
-        in_vain = _in_vain(moved) - _in_vain(self.nominations)
-        if in_vain:  # these need not leave either
-            names = {victim.name for known in moved for victim in known.victims}
-            return self._without(
-                {*staying, *(name for name in names if not in_vain.isdisjoint((name, owner_of(name))))}
-            )
+        if not _in_vain(moved) <= _in_vain(self.nominations):
+            return None  # what leaves for another would leave for nothing
         return moved if self._keep_to_host_shares(moved, soon) else None
 
     def _keep_to_host_shares(self, nominations: Sequence[NewNomination], soon: FreeCapacity) -> bool:
@@ -315,8 +321,8 @@ def _moves_in_vain(known: NewNomination) -> bool:
 
 
 def _in_vain(nominations: Collection[NewNomination]) -> frozenset[JobName]:
-    """Who leaves other queues though nothing is promised on its nodes; what leaves with its gang is not asked."""
-    nodes = {node for known in nominations for node in known.nodes}
+    """Who leaves other queues though nothing is promised to a job on its nodes; what leaves with its gang is not asked."""
+    nodes = {node for known in nominations if not known.grows for node in known.nodes}
     names = {victim.name for known in nominations for victim in known.victims}
     return frozenset(
         victim.name

@@ -41,6 +41,27 @@ wait a3 a 1 for 20m
 """)
 """For b0 leaves a0, so a is served less than c is without c1, of which a3 takes one GPU. b0 would find its place on the rest."""
 
+IN_VAIN_IF_ANOTHER_STAYS = world_of("""
+nodes n1=4 n2=2 n3=1 n4=2 n5=3
+queue a 0 weight=2
+queue b 1
+queue c 3
+queue d 2
+run a0 a 1@n2 for 10m
+run a1 a 1@n4 for 300m
+run a2 a 1@n4 for 300m
+run c0 c 3@n5 for 600m
+run c1 c 4@n1 for 500m
+run c2 c 1@n3 for 50m
+run d0 d 1@n2 for 300m cpu=50
+wait b0 b 1 for 60m cpu=90
+wait d1 d 1 for 30m
+wait a3 a 2 for 20m
+""")
+"""For b0 leaves c2, for d1 a0, and for a3 c1, which leaves two GPUs more: b0 may have one. If d1 had the other, a0 would leave for
+nobody; and it may not stay, since a3 takes for its fair share what a holds less.
+"""
+
 
 def _who_leaves(world: World, optimiser: Optimiser | None) -> dict[str, str | None]:
     plan = solve(world.snapshot, world.policy, optimiser)
@@ -62,3 +83,12 @@ def test_no_job_stays_without_whose_leaving_another_has_no_right_to_what_it_take
 ) -> None:
     monkeypatch.setattr(tiers, "SPARED_PROMISES_MAX", most)
     assert _who_leaves(FAIR_ONCE_A_JOB_HAS_LEFT, optimiser) == {"a0": "b0", "c1": "a3"}
+
+
+@pytest.mark.parametrize("optimiser", [optimise, None], ids=["program", "search"])
+@pytest.mark.parametrize("most", [tiers.SPARED_PROMISES_MAX, 0], ids=["together", "apart"])
+def test_a_job_that_stays_leaves_no_other_to_leave_in_vain(
+    most: int, optimiser: Optimiser | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "SPARED_PROMISES_MAX", most)
+    assert _who_leaves(IN_VAIN_IF_ANOTHER_STAYS, optimiser) == {"a0": "d1", "c1": "a3"}
