@@ -14,12 +14,13 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
 from solver.model.cluster import GpuType, NodeName
 from solver.model.parts import owner_of
+from solver.model.quantities import Instant
 from solver.model.shape import SharedShape
 from solver.model.workload import JobName
 from solver.placement.placement import ONE_GPU, PlacedGang, place
 from solver.placement.starts import JobStart
 from solver.policy.policy import Policy
-from solver.policy.reclaim import may_reclaim_fair_share, preempts_from
+from solver.policy.reclaim import may_reclaim_fair_share, preempts_from, reclaim_within
 from solver.preemption.claims import Claim, ClaimLedger
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.givers import charges_of
@@ -30,7 +31,7 @@ from solver.quota.entitlement import QuotaHeadroom, Shares
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import HostLine, UserRoom
 from solver.quota.vacated import Tier
-from solver.quota.victims import Victim
+from solver.quota.victims import Victim, protected
 
 TRIED_MAX = 40
 """Jobs that are tried without; of more, those whose leaving does most harm."""
@@ -288,18 +289,26 @@ class SparedVictims:
         return self._may_be_fair(known) and headroom.fair.holds(start.queue, start.charge)
 
     def _may_be_fair(self, known: NewNomination) -> bool:
-        """Whether a job may have the same for its fair share, if that is fair: one that was inside its guarantee where no right of
-        guarantees alone is needed for it.
+        """Whether a job may have the same for its fair share, if that is fair: one that was inside its guarantee where it needs no
+        right of guarantees, nor of those that have waited for so long that nothing delays them.
         """
         if known.tier == "fair":
             return True
-        rules, queue, now = self.evictable.rules, known.start.queue, self.evictable.rules.now
-        opens = preempts_from(self.policy, rules.tree, known.job)
-        if known.start.inside_only or not may_reclaim_fair_share(self.policy, rules.tree, queue):
+        tree, now, limits = self.evictable.rules.tree, self.evictable.rules.now, self.policy.scheduling.evictions
+        queue, waits_since = known.start.queue, known.job.submitted_at
+        opens, overdue = preempts_from(self.policy, tree, known.job), reclaim_within(self.policy, tree, queue)
+        if known.start.inside_only or not may_reclaim_fair_share(self.policy, tree, queue):
             return False
-        if opens is not None and opens > now:
-            return False  # An overdue guarantee alone has others leave that early.
-        return all(victim.means != "straddle" for victim in known.victims)
+        if (opens is not None and opens > now) or (limits.per_round is not None and waits_since.after(overdue) <= now):
+            return False
+        given_up = sum(victim.holder.gpus for victim in known.victims)
+        is_worth = sum(known.start.charge.values()) >= limits.min_gain * given_up
+        return is_worth and not any(victim.means == "straddle" or _is_kept(victim, now) for victim in known.victims)
+
+
+def _is_kept(victim: Victim, now: Instant) -> bool:
+    """Whether something protects it for a while, so that it leaves for guarantees alone that have waited for long enough."""
+    return bool(victim.holder.job.held) or protected(victim.holder.job, victim.holder.priority_class.protection, now)
 
 
 def give_way(left: FreeCapacity, known: NewNomination) -> bool:

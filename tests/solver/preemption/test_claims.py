@@ -62,6 +62,22 @@ wait a3 a 2 for 20m
 nobody; and it may not stay, since a3 takes for its fair share what a holds less.
 """
 
+OVERDUE = """
+nodes n1=1 n2=3 n3=1
+rules minGain={gain}
+class kept 0 minRuntime=20m
+class high 1
+queue q 2
+queue b 0
+run own q 1@n1 for 100m
+run lent b 3@n2 for {age}m kept
+run old b 1@n3 for 200m high
+wait late q 2 for 90m high
+"""
+"""A guarantee that has waited for more than an hour takes what is protected, and as much as it needs; but is one only if `own`
+leaves as well, and may lie inside the fair share else.
+"""
+
 
 def _who_leaves(world: World, optimiser: Optimiser | None) -> dict[str, str | None]:
     plan = solve(world.snapshot, world.policy, optimiser)
@@ -92,3 +108,18 @@ def test_a_job_that_stays_leaves_no_other_to_leave_in_vain(
 ) -> None:
     monkeypatch.setattr(tiers, "SPARED_PROMISES_MAX", most)
     assert _who_leaves(IN_VAIN_IF_ANOTHER_STAYS, optimiser) == {"a0": "d1", "c1": "a3"}
+
+
+@pytest.mark.parametrize("optimiser", [optimise, None], ids=["program", "search"])
+@pytest.mark.parametrize(
+    ("age", "gain", "victims"),
+    [
+        pytest.param(5, 0.5, {"lent", "own"}, id="protected"),
+        pytest.param(30, 0.8, {"lent", "own"}, id="too little gain"),
+        pytest.param(30, 0.5, {"lent"}, id="neither"),
+    ],
+)
+def test_an_overdue_guarantee_becomes_no_claim_to_a_fair_share_where_it_needs_to_be_overdue(
+    age: int, gain: float, victims: set[str], optimiser: Optimiser | None
+) -> None:
+    assert _who_leaves(world_of(OVERDUE.format(age=age, gain=gain)), optimiser).keys() == victims
