@@ -36,7 +36,7 @@ from reconciler.protocols.rounds import RoundRecord
 from solver.model.cluster import NodeName
 from solver.model.inflight import ConvergenceClock
 from solver.model.snapshot import Snapshot
-from solver.model.workload import QueueName
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 
@@ -111,6 +111,10 @@ class PodSite:
         memory.look(self._epoch, look.sight)
         found = snapshot_from(self.clock.now(), look.sight, look.policy, self.by_hand(look), memory.remembered())
         return found, look.policy
+
+    def lent(self) -> tuple[JobName, ...]:
+        """None here."""
+        return ()
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the state folder's store."""
