@@ -154,8 +154,11 @@ class SparedVictims:
         tree, caps = self.evictable.rules.tree, self.shares.users
         roots = {tree.path(victim.holder.job.spec.queue)[-1:] for victim in victims}
         kinds = {kind for victim in victims for kind in victim.holder.charge}
+        lent_in_part = kinds.intersection(self.shares.lending.gpu_types)
 
         def concerns(start: JobStart) -> bool:
+            if not lent_in_part.isdisjoint(start.charge):
+                return True  # what is kept back for some is kept from all others
             is_beside = tree.path(start.queue)[-1:] in roots
             return is_beside and (bool(caps.host_max) or not kinds.isdisjoint(start.charge))
 

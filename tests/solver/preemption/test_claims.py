@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from solver.checker.check import violations
@@ -10,7 +12,10 @@ from solver.milp.optimiser import Optimiser
 from solver.plan.plan import Evict, Nominate
 from solver.round import tiers
 from solver.round.solve import solve
+from tests.scenarios.loader import read_scenario
 from tests.solver.laws.worlds import World, world_of
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 MADE_ROOM_FOR_BY_THE_SECOND = world_of("""
 nodes n1=2 n2=3
@@ -123,3 +128,10 @@ def test_an_overdue_guarantee_becomes_no_claim_to_a_fair_share_where_it_needs_to
     age: int, gain: float, victims: set[str], optimiser: Optimiser | None
 ) -> None:
     assert _who_leaves(world_of(OVERDUE.format(age=age, gain=gain)), optimiser).keys() == victims
+
+
+@pytest.mark.parametrize("most", [tiers.SPARED_PROMISES_MAX, 0], ids=["together", "apart"])
+def test_no_job_stays_where_more_would_be_lent_than_may_be(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "SPARED_PROMISES_MAX", most)
+    lent = read_scenario(SCENARIOS / "lendable-kept-free-although-a-guarantee-waits.yaml")
+    assert _who_leaves(World(lent.snapshot, lent.policy), None) == {"borrowed": "entitled"}
