@@ -258,21 +258,18 @@ class SparedVictims:
     def _keep_their_rights(self, nominations: Iterable[NewNomination], concerns: Callable[[JobStart], bool]) -> bool:
         """Whether each has a right to what leaves for it, beside those before it; what gangs grow by is given beside that."""
         promised = [known for known in nominations if not known.grows]
-        claims = [self._claim_of(known) for known in promised]
-        asked = [bool(claim.others) and concerns(known.start) for known, claim in zip(promised, claims, strict=True)]
-        if not any(asked):
+        asked = {number for number, known in enumerate(promised) if _takes(known) and concerns(known.start)}
+        if not asked:
             return True
         ledgers = [ledger.copy() for ledger in self._ledgers]
-        for claim, is_asked in zip(claims, asked, strict=True):
-            if is_asked and not any(ledger.is_lawful(claim) for ledger in ledgers):
+        for number, known in enumerate(promised[: max(asked) + 1]):
+            losses = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in known.victims]
+            claim = Claim(known.start.queue, known.start.charge, losses, number in asked and self._may_be_fair(known))
+            if number in asked and not any(ledger.is_lawful(claim) for ledger in ledgers):
                 return False
             for ledger in ledgers:
                 ledger.count(claim)
         return True
-
-    def _claim_of(self, known: NewNomination) -> Claim:
-        losses = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in known.victims]
-        return Claim(known.start.queue, known.start.charge, losses, fairly=self._may_be_fair(known))
 
     def _may_have(self, known: NewNomination, headroom: QuotaHeadroom) -> bool:
         """Whether a job may have what it is promised, beside those before it.
@@ -307,6 +304,11 @@ class SparedVictims:
         given_up = sum(victim.holder.gpus for victim in known.victims)
         is_worth = sum(known.start.charge.values()) >= limits.min_gain * given_up
         return is_worth and not any(victim.means == "straddle" or _is_kept(victim, now) for victim in known.victims)
+
+
+def _takes(known: NewNomination) -> bool:
+    """Whether work of other queues leaves for it."""
+    return any(victim.holder.job.spec.queue != known.start.queue for victim in known.victims)
 
 
 def _is_kept(victim: Victim, now: Instant) -> bool:
