@@ -64,7 +64,7 @@ class SparedVictims:
 
     def spare_all(self) -> None:
         """Have everybody stay who can, the most harmful to evict first."""
-        victims = {victim.name: victim for known in self.nominations for victim in known.victims}
+        victims = _victims_of(self.nominations)
         for name in sorted(victims, key=lambda name: victims[name].harm, reverse=True)[:TRIED_MAX]:
             if name not in victims or (owner_of(name) != name and owner_of(name) in victims):
                 continue  # it stays already, or leaves with what its gang can't do without
@@ -72,7 +72,7 @@ class SparedVictims:
             found = None if self._lacks_gpus(staying.values()) else self._without(staying) or self._apart(staying)
             if found is not None:
                 self.nominations = found
-                victims = {known: victim for known, victim in victims.items() if known not in staying}
+                victims = _victims_of(found)
 
     def spare_apart(self) -> None:
         """Have the victims of a promise stay where its job has a place elsewhere, the most harmful first; no other promise changes.
@@ -81,12 +81,16 @@ class SparedVictims:
         """
         left, nodes = self._left_by(self.nominations), self._nodes()
         for number in self._separable():
-            moved = self._elsewhere(number, left, nodes)
+            moved = self._elsewhere(number, left, nodes) if self.nominations[number].victims else None
             if moved is not None:
                 nodes.subtract(self.nominations[number].nodes)
                 nodes.update(moved[number].nodes)
                 give_way(left, self.nominations[number])
                 left.occupy(moved[number].start.held)
+                stay = _victims_of(self.nominations).keys() - _victims_of(moved).keys()
+                for victim in (v for name, v in _victims_of(self.nominations).items() if name in stay):
+                    if victim not in self.nominations[number].victims:
+                        left.occupy(tasks_with_shapes(victim.holder.job))
                 self.nominations = moved
 
     def _apart(self, staying: Collection[JobName]) -> list[NewNomination] | None:
@@ -144,9 +148,15 @@ class SparedVictims:
             moved[number] = replace(known, start=replace(start, placed=found), victims=())
             left.occupy(moved[number].start.held)
             alone = {node for node in known.nodes - moved[number].nodes if nodes[node] == 1}
-            if alone and not _in_vain(moved) <= _in_vain(self.nominations):
-                return None  # what leaves there for another would leave for nothing
-            is_lawful = self._are_lawful(moved, self._concerns(known.victims))
+            in_vain = _in_vain(moved) - _in_vain(self.nominations) if alone else frozenset[JobName]()
+            stay = [v for other in moved for v in other.victims if not in_vain.isdisjoint((v.name, owner_of(v.name)))]
+            if stay:  # what would leave there for another, and for nothing, stays as well
+                held = [each for victim in stay for each in tasks_with_shapes(victim.holder.job)]
+                if not left.has_free(held):
+                    return None
+                left.occupy(held)
+                moved = _without_victims(moved, {victim.name for victim in stay})
+            is_lawful = self._are_lawful(moved, self._concerns((*known.victims, *stay)))
             return moved if is_lawful and self._keep_to_host_shares(moved, left) else None
 
     def _concerns(self, victims: Sequence[Victim]) -> Callable[[JobStart], bool]:
@@ -182,10 +192,7 @@ class SparedVictims:
 
     def _without(self, staying: Collection[JobName]) -> list[NewNomination] | None:
         """The same promises if these do not leave; None where somebody would not have what it is promised."""
-        fewer = [
-            replace(known, victims=tuple(v for v in known.victims if v.name not in staying))
-            for known in self.nominations
-        ]
+        fewer = _without_victims(self.nominations, staying)
         if not self._are_lawful(fewer):
             return None
         soon = self._vacated(fewer)
@@ -332,6 +339,21 @@ def _moves_in_vain(known: NewNomination) -> bool:
     """Whether a job moves from nodes of which the promise takes none."""
     nodes = {task.node for task in known.start.placed.tasks}
     return any(nodes.isdisjoint(task.node for task in move.mover.job.placement) for move in known.moves)
+
+
+def _victims_of(nominations: Iterable[NewNomination]) -> dict[JobName, Victim]:
+    """Who leaves, by name."""
+    return {victim.name: victim for known in nominations for victim in known.victims}
+
+
+def _without_victims(nominations: Iterable[NewNomination], staying: Collection[JobName]) -> list[NewNomination]:
+    """The same promises, for which these do not leave."""
+    return [
+        replace(known, victims=tuple(victim for victim in known.victims if victim.name not in staying))
+        if any(victim.name in staying for victim in known.victims)
+        else known
+        for known in nominations
+    ]
 
 
 def _in_vain(nominations: Collection[NewNomination]) -> frozenset[JobName]:

@@ -67,6 +67,28 @@ wait a3 a 2 for 20m
 nobody; and it may not stay, since a3 takes for its fair share what a holds less.
 """
 
+NAMED_FOR_ANOTHER = world_of("""
+nodes n1=3 n2=2 n3=2 n4=4 n5=3 n6=2
+queue q 5
+queue a 0 weight=8
+queue b 0
+queue c 3 weight=4
+queue d 2
+run w b 3@n1 for 5m/40m
+run x b 1@n2 for 8m/30m
+run y b 1@n3 for 7m/20m
+run c0 c 3@n5 for 600m
+run c1 c 4@n4 for 500m
+run a0 a 2@n6 for 300m
+run d0 d 1@n2 for 300m cpu=79
+run d1 d 1@n3 for 310m cpu=79
+wait p1 q 2 for 34m cpu=60
+wait p2 q 1 for 33m cpu=30
+wait p3 q 2x1 for 32m
+wait a3 a 2 for 20m
+""")
+"""p3 has what x and y leave, and x is named for p2, which has what w leaves. Then c1 leaves two GPUs more than a3 takes."""
+
 OVERDUE = """
 nodes n1=1 n2=3 n3=1
 rules minGain={gain}
@@ -113,6 +135,14 @@ def test_a_job_that_stays_leaves_no_other_to_leave_in_vain(
 ) -> None:
     monkeypatch.setattr(tiers, "SPARED_PROMISES_MAX", most)
     assert _who_leaves(IN_VAIN_IF_ANOTHER_STAYS, optimiser) == {"a0": "d1", "c1": "a3"}
+
+
+@pytest.mark.parametrize("most", [tiers.SPARED_PROMISES_MAX, 0], ids=["together", "apart"])
+def test_who_would_leave_for_another_that_has_none_of_it_stays_as_well(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "SPARED_PROMISES_MAX", most)
+    assert _who_leaves(NAMED_FOR_ANOTHER, optimise) == {"w": "p1", "c1": "a3"}
 
 
 @pytest.mark.parametrize("optimiser", [optimise, None], ids=["program", "search"])
