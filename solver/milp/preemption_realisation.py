@@ -24,7 +24,7 @@ from solver.model.workload import JobSpec, QueueName, TaskPlacement
 from solver.placement.placement import PlacedGang, least_tasks, place, realised
 from solver.placement.starts import JobStart, held_by
 from solver.placement.strain import strain_of
-from solver.preemption.claims import Claim, ClaimLedger
+from solver.preemption.claims import ClaimLedger, EvictionClaim
 from solver.preemption.consolidation import ABOUT, Move
 from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.preemption.eviction import Preemptor
@@ -370,9 +370,11 @@ class Realisation:
         self.turns = [*now, *(waiting[place] for place in order)]
         return True
 
-    def _claim(self, number: int) -> Claim:
+    def _claim(self, number: int) -> EvictionClaim:
         losses = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in self._victims(number)]
-        return Claim(self._queue(number), self.jobs[number].served.option.charge, losses, fairly=self.tier == "fair")
+        return EvictionClaim(
+            self._queue(number), self.jobs[number].served.option.charge, losses, fairly=self.tier == "fair"
+        )
 
     def _victims(self, number: int) -> list[Victim]:
         return [self._victim(member, number) for member in self.victims.get(number, ())]

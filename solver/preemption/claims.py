@@ -19,7 +19,7 @@ Loss = tuple[QueueName, Charge]
 """What one job that leaves holds, and of which queue it is."""
 
 
-class Claim(NamedTuple):
+class EvictionClaim(NamedTuple):
     """What a job gets, and what leaves for it. `fairly`: it may take that for its fair share, too."""
 
     queue: QueueName
@@ -63,7 +63,7 @@ class ClaimLedger:
         used, inside = dict(self._used), dict(self._inside)
         return ClaimLedger(replace(self.shares, used=used, inside=inside), used, inside)
 
-    def count(self, claim: Claim) -> None:
+    def count(self, claim: EvictionClaim) -> None:
         """A promise is made: what leaves for it is held no more, and what it gives is."""
         for loss in claim.losses:
             self._add(*loss, -1)
@@ -73,11 +73,11 @@ class ClaimLedger:
         """A queue holds this as well, for which nobody leaves."""
         self._add(queue, charge, 1)
 
-    def is_lawful(self, claim: Claim) -> bool:
+    def is_lawful(self, claim: EvictionClaim) -> bool:
         """Whether the next promise has a right to all that leaves for it: one for which no other queue gives has."""
         return not claim.others or self._is_inside(claim) or (claim.fairly and self._is_fair(claim))
 
-    def in_lawful_order(self, claims: Sequence[Claim]) -> list[int] | None:
+    def in_lawful_order(self, claims: Sequence[EvictionClaim]) -> list[int] | None:
         """An order, as near to the given one as may be, in which each has a right to what it takes, beside those before it.
 
         They are counted in that order. None: there is none, and the ledger is of no use any more.
@@ -92,7 +92,7 @@ class ClaimLedger:
             self.count(claims[following])
         return order
 
-    def _is_inside(self, claim: Claim) -> bool:
+    def _is_inside(self, claim: EvictionClaim) -> bool:
         """Whether it lies inside the guarantees of its queue and all above it.
 
         Its queue's own work makes room by leaving, but where the queue holds more than its guarantee.
@@ -112,7 +112,7 @@ class ClaimLedger:
             self._add(*loss, 1)
         return found
 
-    def _is_fair(self, claim: Claim) -> bool:
+    def _is_fair(self, claim: EvictionClaim) -> bool:
         """Whether it lies inside its queue's fair share, only queues above theirs give, and the least served have more by it."""
         fair, own = self.shares.fair, dict[QuotaLine, int]()
         for queue, charge in claim.own:

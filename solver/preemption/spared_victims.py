@@ -21,7 +21,7 @@ from solver.placement.placement import ONE_GPU, PlacedGang, place
 from solver.placement.starts import JobStart
 from solver.policy.policy import Policy
 from solver.policy.reclaim import may_reclaim_fair_share, preempts_from, reclaim_within
-from solver.preemption.claims import Claim, ClaimLedger
+from solver.preemption.claims import ClaimLedger, EvictionClaim
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.givers import charges_of
 from solver.preemption.new_nomination import NewNomination
@@ -213,8 +213,10 @@ class SparedVictims:
         # A job that moves has to leave a node of the job that it moves for, wherever that is now.
         if any(_moves_in_vain(known) for known in moved):
             return None
-        if not _in_vain(moved) <= _in_vain(self.nominations):
-            return None  # what leaves for another would leave for nothing
+        in_vain = _in_vain(moved) - _in_vain(self.nominations)
+        if in_vain:  # what would leave for another, and for nothing, stays as well
+            names = _victims_of(moved)
+            return self._without({*staying, *(name for name in names if {name, owner_of(name)} & in_vain)})
         return moved if self._keep_to_host_shares(moved, soon) else None
 
     def _keep_to_host_shares(self, nominations: Sequence[NewNomination], soon: FreeCapacity) -> bool:
@@ -271,7 +273,9 @@ class SparedVictims:
         ledgers = [ledger.copy() for ledger in self._ledgers]
         for number, known in enumerate(promised[: max(asked) + 1]):
             losses = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in known.victims]
-            claim = Claim(known.start.queue, known.start.charge, losses, number in asked and self._may_be_fair(known))
+            claim = EvictionClaim(
+                known.start.queue, known.start.charge, losses, number in asked and self._may_be_fair(known)
+            )
             if number in asked and not any(ledger.is_lawful(claim) for ledger in ledgers):
                 return False
             for ledger in ledgers:
