@@ -156,11 +156,21 @@ def with_dependencies(services: Services, jobs: Iterable[NewJob]) -> tuple[NewJo
 
 
 def require_known_dependencies(services: Services, jobs: Iterable[NewJob]) -> None:
-    """Raise RequestRefusedError where a job depends on something that is neither there nor submitted with it."""
+    """Raise RequestRefusedError where a job depends on itself, or on something that is neither there nor submitted with it.
+
+    A job alone may wait for an earlier one that is called as it is.
+    """
     batch = tuple(jobs)
     wanted = {dependency.job: job.name for job in batch for dependency in job.spec.depends_on}
+    there = services.jobs.tallies(wanted.keys()).keys() if wanted else set[JobName]()
+    earlier = there if len(batch) == 1 and not batch[0].array else set[JobName]()
+    for job in batch:
+        own = job.array.id if job.array else job.name
+        if any(each.job in {job.name, own} - earlier for each in job.spec.depends_on):
+            message = f"{own} depends on itself, and would wait for ever."
+            raise RequestRefusedError(422, "depends-on-itself", message, "Name another job in dependsOn, or none.")
     together = _together(batch)
-    missing = sorted(wanted.keys() - together - services.jobs.tallies(wanted.keys()).keys())
+    missing = sorted(wanted.keys() - together - there)
     if missing:
         known = {record.name for record in services.jobs.jobs()} | together - {wanted[missing[0]]}
         fix = did_you_mean(missing[0], known) or "Submit what it depends on first."

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
+from reconciler.control.lending import lent_jobs, with_lent
+from reconciler.control.passes import Pass
 from reconciler.model.broken_limit import BrokenLimit
 from solver.model.inflight import ConvergenceClock
 from solver.model.parts import owner_of
@@ -18,8 +20,10 @@ from solver.preemption.departures import convergence_of, departures
 from solver.quota.entitlement import queue_limits_of, use_by_line
 
 
-def broken_limits(snapshot: Snapshot, policy: Policy) -> Iterator[BrokenLimit]:
-    """Every one, by queue and GPU type; twice where a limit was lowered again before its time was over."""
+def broken_limits(snapshot: Snapshot, policy: Policy, lent: Collection[JobName] = ()) -> Iterator[BrokenLimit]:
+    """Every one, by queue and GPU type; twice where a limit was lowered again before its time was over. `lent`: jobs that rounds
+    count as borrowed by all.
+    """
     tree = QueueTree.of(policy)
     limits = queue_limits_of(tree)
     used = use_by_line(snapshot, tree) if limits else {}
@@ -30,18 +34,27 @@ def broken_limits(snapshot: Snapshot, policy: Policy) -> Iterator[BrokenLimit]:
         evict = convergence_of(policy, tree, line.queue).evict
         clocks = [clock for clock in snapshot.in_flight.convergence if (clock.queue, clock.gpu_type) == line]
         for clock in sorted(clocks, key=lambda clock: clock.deadline):
-            jobs = _evicted_then(snapshot, policy, clock)
+            jobs = _evicted_then(snapshot, policy, clock, lent)
             yield BrokenLimit(*line, held, clock.limit, evict, clock.deadline, jobs)
         if not clocks:
             yield BrokenLimit(*line, held, MilliGpu(queue_max), evict)
 
 
-def _evicted_then(snapshot: Snapshot, policy: Policy, clock: ConvergenceClock) -> tuple[JobName, ...]:
+def broken_limits_of(last: Pass) -> Iterator[BrokenLimit]:
+    """Those that a pass saw: of the limits in Git, whatever was lent meanwhile."""
+    seen, policy = last.unlent or (last.snapshot, last.policy)
+    return broken_limits(seen, policy, lent_jobs(last.snapshot) if last.unlent else ())
+
+
+def _evicted_then(
+    snapshot: Snapshot, policy: Policy, clock: ConvergenceClock, lent: Collection[JobName]
+) -> tuple[JobName, ...]:
     """By the rule alone, and once for a gang whatever parts of it leave."""
     then = msgspec.structs.replace(
         snapshot,
         time=max(snapshot.time, clock.deadline),
         in_flight=msgspec.structs.replace(snapshot.in_flight, convergence=(clock,)),
     )
-    found = (known for known in departures(then, policy) if (known.rule, known.queue) == ("converge", clock.queue))
+    of_round = with_lent(then, policy, lent)
+    found = (known for known in departures(*of_round) if (known.rule, known.queue) == ("converge", clock.queue))
     return tuple(dict.fromkeys(owner_of(known.name) for known in found))

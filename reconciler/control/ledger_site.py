@@ -11,7 +11,6 @@ from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
 from reconciler.control.interventions import InterventionController
-from reconciler.control.lending import with_lent
 from reconciler.control.loop import take_pass
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.node_health import Ward
@@ -28,6 +27,7 @@ from reconciler.protocols.rounds import RoundRecord
 from solver.model.cluster import Node
 from solver.model.inflight import ConvergenceClock
 from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 
@@ -99,9 +99,11 @@ class LedgerSite:
         """Join what Git declares, what the backend reports, what each job holds and what wants to run; keep what GPUs there are."""
         snapshot = observe(self.plane, look.sighted, look.declared, look.policy, look.operations)
         self.plane.keep_capacity(self._leader.epoch, snapshot)
-        lent = [claim.job for claim in self.plane.ledger.claims() if claim.marks.is_lent]
-        policy = without_borrowing(look.policy, snapshot, self.plane.budgets())
-        return with_lent(snapshot, policy, lent) if lent else (snapshot, policy)
+        return snapshot, without_borrowing(look.policy, snapshot, self.plane.budgets())
+
+    def lent(self) -> Sequence[JobName]:
+        """By the marks of their claims."""
+        return [claim.job for claim in self.plane.ledger.claims() if claim.marks.is_lent]
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the ledger."""

@@ -2,7 +2,8 @@
 
 A job of queue `research` that was lent is of `lent:research` in snapshots of rounds, a root without guarantee, weight or limits.
 No Queue in Git can be called so. What it holds is not its queue's use any more, so that jobs of its own queue take it back like
-those of others. As long as it lasts the `max` of its queue, and of those above, is lower by it, but not below their guarantee.
+those of others. As long as it lasts the `max` of its queue, and of those above, is lower by it, but not below their guarantee; and
+so is a limit for which a clock runs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 
 from reconciler.lifecycle.jobs.idle_gpus import whole_gpus
 from solver.model.cluster import GpuType
+from solver.model.inflight import ConvergenceClock
 from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName
@@ -51,7 +53,10 @@ def lendable(job: Job, policy: Policy, tree: QueueTree) -> bool:
 
 def with_lent(snapshot: Snapshot, policy: Policy, lent: Iterable[JobName]) -> tuple[Snapshot, Policy]:
     """The world of a round and its policy, where these are lent as far as they can be; both as they are where none is."""
-    names, tree = set(lent), QueueTree.of(policy)
+    names = set(lent)
+    if not names:
+        return snapshot, policy
+    tree = QueueTree.of(policy)
     leaving = {job.name for job in snapshot.jobs if job.name in names and lendable(job, policy, tree)}
     if not leaving:
         return snapshot, policy
@@ -60,8 +65,25 @@ def with_lent(snapshot: Snapshot, policy: Policy, lent: Iterable[JobName]) -> tu
         if job.name in leaving:
             held[job.spec.queue].update(charge_of_tasks(job.placement, snapshot.gpu_types))
     jobs = tuple(_in_queue(job, lent_queue(job.spec.queue)) if job.name in leaving else job for job in snapshot.jobs)
-    changed = _policy_with(policy, tree, held, gpus_by_type(snapshot))
-    return msgspec.structs.replace(snapshot, jobs=jobs), changed
+    capacity, lowered = gpus_by_type(snapshot), _lent_below(tree, held)
+    due = guarantees(tree, capacity)
+    clocks = tuple(_less(clock, lowered, due) for clock in snapshot.in_flight.convergence)
+    in_flight = msgspec.structs.replace(snapshot.in_flight, convergence=clocks)
+    changed = msgspec.structs.replace(snapshot, jobs=jobs, in_flight=in_flight)
+    own = tuple(
+        _lowered(queue, lowered[queue.name], due) if queue.name in lowered else queue for queue in policy.queues
+    )
+    nothing = tuple(Quota(gpu_type, guaranteed=MilliGpu(0)) for gpu_type in sorted(capacity))
+    lenders = tuple(
+        Queue(lent_queue(queue), quota=nothing, weight=0, origin=tree.by_name[queue].origin) for queue in held
+    )
+    queues = tuple(sorted((*own, *lenders), key=lambda queue: queue.name))
+    return changed, msgspec.structs.replace(policy, queues=queues)
+
+
+def lent_jobs(snapshot: Snapshot) -> frozenset[JobName]:
+    """The jobs that are lent in a round."""
+    return frozenset(job.name for job in snapshot.jobs if job.spec.queue.startswith(_LENT))
 
 
 def without_lent(snapshot: Snapshot) -> Snapshot:
@@ -86,30 +108,37 @@ def _in_queue(job: Job, queue: QueueName) -> Job:
     return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, queue=queue))
 
 
-def _policy_with(
-    policy: Policy, tree: QueueTree, held: Mapping[QueueName, Counter[GpuType]], capacity: Mapping[GpuType, int]
-) -> Policy:
+def _lent_below(
+    tree: QueueTree, held: Mapping[QueueName, Counter[GpuType]]
+) -> defaultdict[QueueName, Counter[GpuType]]:
+    """What each queue lends, with those below it."""
     lowered = defaultdict[QueueName, Counter[GpuType]](Counter)
     for queue, gpus in held.items():
         for above in tree.path(queue):
             lowered[above].update(gpus)
-    nothing = tuple(Quota(gpu_type, guaranteed=MilliGpu(0)) for gpu_type in sorted(capacity))
-    lenders = tuple(
-        Queue(lent_queue(queue), quota=nothing, weight=0, origin=tree.by_name[queue].origin) for queue in held
-    )
-    due = guarantees(tree, capacity)
-    own = (_lowered(queue, lowered[queue.name], due) if queue.name in lowered else queue for queue in policy.queues)
-    queues = tuple(sorted((*own, *lenders), key=lambda queue: queue.name))
-    return msgspec.structs.replace(policy, queues=queues)
+    return lowered
 
 
 def _lowered(queue: Queue, lent: Mapping[GpuType, int], due: Mapping[QuotaLine, int]) -> Queue:
-    """With so much less to hold, but no less than is guaranteed to it."""
-
     def less(entry: Quota) -> Quota:
         if entry.max is None or not lent.get(entry.gpu_type):
             return entry
-        guaranteed = min(entry.max, due.get(QuotaLine(queue.name, entry.gpu_type), 0))
-        return msgspec.structs.replace(entry, max=MilliGpu(max(guaranteed, entry.max - lent[entry.gpu_type])))
+        line = QuotaLine(queue.name, entry.gpu_type)
+        return msgspec.structs.replace(entry, max=_less_by(entry.max, lent[entry.gpu_type], due.get(line, 0)))
 
     return msgspec.structs.replace(queue, quota=tuple(map(less, queue.quota)))
+
+
+def _less(
+    clock: ConvergenceClock, lowered: Mapping[QueueName, Counter[GpuType]], due: Mapping[QuotaLine, int]
+) -> ConvergenceClock:
+    lent = lowered[clock.queue][clock.gpu_type] if clock.queue in lowered else 0
+    if not lent:
+        return clock
+    limit = _less_by(clock.limit, lent, due.get(QuotaLine(clock.queue, clock.gpu_type), 0))
+    return msgspec.structs.replace(clock, limit=limit)
+
+
+def _less_by(limit: MilliGpu, lent: int, guaranteed: int) -> MilliGpu:
+    """With so much less to hold, but no less than is guaranteed."""
+    return MilliGpu(max(min(limit, guaranteed), limit - lent))

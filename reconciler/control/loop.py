@@ -6,13 +6,14 @@ what one kind of cluster tells, the other tells too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from reconciler.control.control import PolicyInForce, PolicySource
 from reconciler.control.fallback import CheckedDeed, CheckedPlan
+from reconciler.control.lending import with_lent
 from reconciler.control.passes import Laps, Pass
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.clock import Clock
@@ -21,6 +22,7 @@ from reconciler.protocols.backend import Epoch
 from reconciler.protocols.rounds import RoundRecord
 from solver.model.inflight import ConvergenceClock
 from solver.model.snapshot import Snapshot
+from solver.model.workload import JobName
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 from solver.preemption.departures import clocks_of
@@ -65,7 +67,10 @@ class Site(Protocol[LookT]):
         """Make true what follows from what was seen; how much that was."""
 
     def observe(self, look: LookT) -> tuple[Snapshot, Policy]:
-        """Join it all into the input of a round."""
+        """Join it all into the input of a round, each job in its own queue."""
+
+    def lent(self) -> Collection[JobName]:
+        """Idle jobs that lend what they hold."""
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """Remember since when which limits are broken."""
@@ -113,8 +118,10 @@ async def take_pass(site: Site[LookT], hear: Callable[[Pass], None] = lambda _: 
     site.accrue(look)
     settled = await site.settle(look)
     laps.end("settle")
-    observed, policy = site.observe(look)
-    snapshot = _with_clocks(site, observed, policy, in_force.revision)
+    observed, in_git = site.observe(look)
+    # Clocks are those of the limits in Git: they go on whatever is lent meanwhile.
+    clocked = _with_clocks(site, observed, in_git, in_force.revision)
+    snapshot, policy = with_lent(clocked, in_git, site.lent())
     laps.end("observe")
     deed = await site.decide(snapshot, policy, laps)
 
@@ -124,7 +131,8 @@ async def take_pass(site: Site[LookT], hear: Callable[[Pass], None] = lambda _: 
 
     def passed(known: CheckedPlan, number: int | None) -> Pass:
         of = epoch, in_force.revision, policy, snapshot, known.plan, number, settled, refused, dict(laps.phase_ms)
-        said = known.fault, known.shortfalls, deed.solved.uses, known.is_whole
+        unlent = None if policy is in_git else (clocked, in_git)
+        said = known.fault, known.shortfalls, deed.solved.uses, known.is_whole, unlent
         return Pass(*of, look.sighted, by_hand, *said)
 
     # The record comes before the deed, so that no deed is ever without one.

@@ -42,7 +42,8 @@ class Pass:
 
     `round` is None where it had nothing new to say; `refused` counts claims not granted; `fault` says what went wrong with the
     solver, where only the greedy answer may be acted on. `shortfalls`: jobs that wait or leave by the plan though they need not.
-    `uses`: as of the round. `is_whole`: the plan has its second part; if not, it is still to come, or there is none.
+    `uses`: as of the round. `is_whole`: the plan has its second part; if not, it is still to come, or there is none. `unlent`: what
+    the round was decided on, and its policy, if nothing were lent; None where nothing is.
     """
 
     epoch: Epoch
@@ -60,6 +61,7 @@ class Pass:
     shortfalls: tuple[Violation, ...] = ()
     uses: QueueUses | None = None
     is_whole: bool = True
+    unlent: tuple[Snapshot, Policy] | None = None
 
     @property
     def idle(self) -> bool:

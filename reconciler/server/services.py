@@ -12,7 +12,7 @@ from reconciler.api.payloads import FALLS_SHORT, HELD_BACK, LEADING, SUSPENDED, 
 from reconciler.api.problems import NotReadyError
 from reconciler.api.services import PastRecords, Services
 from reconciler.backends.baremetal.desk import AgentDesk
-from reconciler.control.broken_limits import broken_limits
+from reconciler.control.broken_limits import broken_limits_of
 from reconciler.control.control import NoPolicyError
 from reconciler.control.lending import without_lent
 from reconciler.control.metrics import Metrics
@@ -305,7 +305,7 @@ class ControlPlaneView:
         # As above: worked out once for a pass, however often status is asked.
         broken = self._broken
         if broken[0] is not last:
-            found = tuple(broken_limits(last.snapshot, last.policy)) if last else ()
+            found = tuple(broken_limits_of(last)) if last else ()
             self._broken = broken = last, found
         return broken[1]
 

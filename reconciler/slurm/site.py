@@ -28,6 +28,7 @@ from reconciler.slurm.policy_names import PolicyNaming
 from solver.model.inflight import ConvergenceClock, InFlight
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import JobName
 from solver.plan.plan import Plan
 from solver.plan.reason import count
 from solver.policy.policy import Policy
@@ -149,6 +150,10 @@ class SlurmSite:
             convergence=ledger.clocks(),
         )
         return snapshot_of(now, nodes, jobs, in_flight, inventory="reported"), policy
+
+    def lent(self) -> tuple[JobName, ...]:
+        """None here."""
+        return ()
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the folder's store."""

@@ -24,14 +24,13 @@ from solver.model.workload import JobSpec, QueueName, TaskPlacement
 from solver.placement.placement import PlacedGang, least_tasks, place, realised
 from solver.placement.starts import JobStart, held_by
 from solver.placement.strain import strain_of
+from solver.preemption.claims import ClaimLedger, EvictionClaim
 from solver.preemption.consolidation import ABOUT, Move
 from solver.preemption.consolidation_candidates import ConsolidationCandidate
 from solver.preemption.eviction import Preemptor
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.demand import StartCandidate
 from solver.quota.dominance import HostUse
-from solver.quota.entitlement import Charge, QuotaHeadroom
-from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_shares import tasks_with_shapes
 from solver.quota.options import Option
 from solver.quota.users import UserRoom
@@ -357,29 +356,24 @@ class Realisation:
         return evictable.victim(evictable.place_of(number, int(means[judged])))
 
     def _take_turns(self) -> bool:
-        """Whether there is an order in which each claim to a fair share is lawful beside those before it: it is theirs then.
+        """Whether there is an order in which each has a right to what it takes, beside those before it: it is theirs then.
 
         The program asks it of all together, so that one may have what another has made room for.
         """
-        in_order = sorted(self.placed, key=lambda number: (number not in self.now, number))
-        self.turns = [number for number in in_order if number in self.now or self.tier != "fair"]
-        left = [number for number in in_order if number not in self.turns]
-        headroom, lost = self.making.attempts.headroom, list[tuple[QueueName, Charge]]()
-        while left:
-            gained = [(self._queue(number), self.jobs[number].served.option.charge) for number in self.turns]
-            held = headroom.under(headroom.shares.without(lost).beside(gained))
-            following = next((number for number in left if self._is_fair(number, held)), None)
-            if following is None:
-                return False
-            left.remove(following)
-            self.turns.append(following)
-            lost += [(victim.holder.job.spec.queue, victim.holder.charge) for victim in self._victims(following)]
+        now, waiting = sorted(self.now), sorted(self.placed.keys() - self.now)
+        ledger = ClaimLedger.of(self.making.attempts.headroom)
+        for number in now:
+            ledger.take(self._queue(number), self.jobs[number].served.option.charge)
+        order = ledger.in_lawful_order([self._claim(number) for number in waiting])
+        if order is None:
+            return False
+        self.turns = [*now, *(waiting[place] for place in order)]
         return True
 
-    def _is_fair(self, number: int, headroom: QuotaHeadroom) -> bool:
-        queue, gain = self._queue(number), self.jobs[number].served.option.charge
-        losses = [(v.holder.job.spec.queue, v.holder.charge) for v in self._victims(number) if v.means == "reclaim"]
-        return only_above_shares(headroom, queue, losses) and fairer(headroom, queue, gain, losses)
+    def _claim(self, number: int) -> EvictionClaim:
+        losses = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in self._victims(number)]
+        gain = self.jobs[number].served.option.charge
+        return EvictionClaim(self._queue(number), gain, losses, self.tier, fairly=self.tier == "fair")
 
     def _victims(self, number: int) -> list[Victim]:
         return [self._victim(member, number) for member in self.victims.get(number, ())]

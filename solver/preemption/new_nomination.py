@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from solver.capacity.free_capacity import FreeCapacity
+from solver.model.cluster import NodeName
 from solver.model.parts import owner_of
 from solver.model.pledges import NOTHING, Pledged
 from solver.model.workload import Job, JobName
@@ -32,6 +33,16 @@ class NewNomination:
     def job(self) -> Job:
         """The preemptor."""
         return self.start.candidate.job
+
+    @property
+    def nodes(self) -> frozenset[NodeName]:
+        """Where it is promised something."""
+        return frozenset(task.node for task in self.start.placed.tasks)
+
+    @property
+    def grows(self) -> bool:
+        """It is a task by which a running gang grows."""
+        return bool(self.start.candidate.sub_layer.growth)
 
     def take(self, room: FreeCapacity) -> None:
         """What is promised is nobody else's."""

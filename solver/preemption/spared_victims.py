@@ -12,25 +12,26 @@ from dataclasses import dataclass, field, replace
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
-from solver.model.cluster import GpuType
+from solver.model.cluster import GpuType, NodeName
 from solver.model.parts import owner_of
+from solver.model.quantities import Instant
 from solver.model.shape import SharedShape
 from solver.model.workload import JobName
 from solver.placement.placement import ONE_GPU, PlacedGang, place
 from solver.placement.starts import JobStart
 from solver.policy.policy import Policy
-from solver.policy.reclaim import may_reclaim_fair_share, preempts_from
+from solver.policy.reclaim import may_reclaim_fair_share, preempts_from, reclaim_within
+from solver.preemption.claims import ClaimLedger, EvictionClaim
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.givers import charges_of
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.trial import leave
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import QuotaHeadroom, Shares
-from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import HostLine, UserRoom
 from solver.quota.vacated import Tier, lines_of
-from solver.quota.victims import Victim
+from solver.quota.victims import Victim, protected
 
 TRIED_MAX = 40
 """Jobs that are tried without; of more, those whose leaving does most harm."""
@@ -51,31 +52,58 @@ class SparedVictims:
     starts: Sequence[JobStart]
     displacing: Mapping[JobName, Tier]
     nominations: list[NewNomination] = field(default_factory=list)
+    _ledgers: tuple[ClaimLedger, ...] = field(init=False)
+    """Of what queues hold before anything is promised, without what starts and with it: it is not known which was decided first."""
+
+    def __post_init__(self) -> None:
+        headroom = QuotaHeadroom(self.shares)
+        without = ClaimLedger.of(headroom)
+        for start in self.starts:
+            headroom.take(start.queue, start.charge)
+        self._ledgers = without, ClaimLedger.of(headroom)
 
     def spare_all(self) -> None:
         """Have everybody stay who can, the most harmful to evict first."""
-        victims = {victim.name: victim for known in self.nominations for victim in known.victims}
+        victims = _victims_of(self.nominations)
         for name in sorted(victims, key=lambda name: victims[name].harm, reverse=True)[:TRIED_MAX]:
             if name not in victims or (owner_of(name) != name and owner_of(name) in victims):
                 continue  # it stays already, or leaves with what its gang can't do without
             staying = {known: victim for known, victim in victims.items() if name in (known, owner_of(known))}
-            found = None if self._lacks_gpus(staying.values()) else self._without(staying)
+            found = None if self._lacks_gpus(staying.values()) else self._without(staying) or self._apart(staying)
             if found is not None:
                 self.nominations = found
-                victims = {known: victim for known, victim in victims.items() if known not in staying}
+                victims = _victims_of(found)
 
     def spare_apart(self) -> None:
         """Have the victims of a promise stay where its job has a place elsewhere, the most harmful first; no other promise changes.
 
         For rounds of very many promises: each try places one of them.
         """
-        left = self._left_by(self.nominations)
+        left, nodes = self._left_by(self.nominations), self._nodes()
         for number in self._separable():
-            moved = self._elsewhere(number, left)
+            moved = self._elsewhere(number, left, nodes) if self.nominations[number].victims else None
             if moved is not None:
+                nodes.subtract(self.nominations[number].nodes)
+                nodes.update(moved[number].nodes)
                 give_way(left, self.nominations[number])
                 left.occupy(moved[number].start.held)
+                stay = _victims_of(self.nominations).keys() - _victims_of(moved).keys()
+                for victim in (v for name, v in _victims_of(self.nominations).items() if name in stay):
+                    if victim not in self.nominations[number].victims:
+                        left.occupy(tasks_with_shapes(victim.holder.job))
                 self.nominations = moved
+
+    def _apart(self, staying: Collection[JobName]) -> list[NewNomination] | None:
+        """The same promises with the one elsewhere for which these leave, and nobody else; None: there is no such one."""
+        touched = [n for n, known in enumerate(self.nominations) if any(v.name in staying for v in known.victims)]
+        is_alone = len(touched) == 1 and all(v.name in staying for v in self.nominations[touched[0]].victims)
+        if not is_alone or touched[0] not in self._separable():
+            return None
+        return self._elsewhere(touched[0], self._left_by(self.nominations), self._nodes())
+
+    def _nodes(self) -> Counter[NodeName]:
+        """How many jobs are promised something on each node."""
+        return Counter(node for known in self.nominations if not known.grows for node in known.nodes)
 
     def _separable(self) -> list[int]:
         """The promises whose victims could stay by themselves, those that do most harm first."""
@@ -103,8 +131,11 @@ class SparedVictims:
                 move.mover.leave(left)
         return left
 
-    def _elsewhere(self, number: int, left: FreeCapacity) -> list[NewNomination] | None:
-        """The same promises with one of them elsewhere, on what is `left`, so that its victims stay; None: it finds no place."""
+    def _elsewhere(self, number: int, left: FreeCapacity, nodes: Counter[NodeName]) -> list[NewNomination] | None:
+        """The same promises with one of them elsewhere, on what is `left`, so that its victims stay; None: it finds no place.
+
+        `nodes`: how many jobs are promised something on each.
+        """
         known = self.nominations[number]
         start = known.start
         with left.trying():
@@ -116,7 +147,16 @@ class SparedVictims:
             moved = list(self.nominations)
             moved[number] = replace(known, start=replace(start, placed=found), victims=())
             left.occupy(moved[number].start.held)
-            is_lawful = self._are_lawful(moved, self._concerns(known.victims))
+            alone = {node for node in known.nodes - moved[number].nodes if nodes[node] == 1}
+            in_vain = _in_vain(moved) - _in_vain(self.nominations) if alone else frozenset[JobName]()
+            stay = [v for other in moved for v in other.victims if not in_vain.isdisjoint((v.name, owner_of(v.name)))]
+            if stay:  # what would leave there for another, and for nothing, stays as well
+                held = [each for victim in stay for each in tasks_with_shapes(victim.holder.job)]
+                if not left.has_free(held):
+                    return None
+                left.occupy(held)
+                moved = _without_victims(moved, {victim.name for victim in stay})
+            is_lawful = self._are_lawful(moved, self._concerns((*known.victims, *stay)))
             return moved if is_lawful and self._keep_to_host_shares(moved, left) else None
 
     def _concerns(self, victims: Sequence[Victim]) -> Callable[[JobStart], bool]:
@@ -124,8 +164,11 @@ class SparedVictims:
         tree, caps = self.evictable.rules.tree, self.shares.users
         roots = {tree.path(victim.holder.job.spec.queue)[-1:] for victim in victims}
         kinds = {kind for victim in victims for kind in victim.holder.charge}
+        lent_in_part = kinds.intersection(self.shares.lending.gpu_types)
 
         def concerns(start: JobStart) -> bool:
+            if not lent_in_part.isdisjoint(start.charge):
+                return True  # what is kept back for some is kept from all others
             is_beside = tree.path(start.queue)[-1:] in roots
             return is_beside and (bool(caps.host_max) or not kinds.isdisjoint(start.charge))
 
@@ -149,10 +192,7 @@ class SparedVictims:
 
     def _without(self, staying: Collection[JobName]) -> list[NewNomination] | None:
         """The same promises if these do not leave; None where somebody would not have what it is promised."""
-        fewer = [
-            replace(known, victims=tuple(v for v in known.victims if v.name not in staying))
-            for known in self.nominations
-        ]
+        fewer = _without_victims(self.nominations, staying)
         if not self._are_lawful(fewer):
             return None
         soon = self._vacated(fewer)
@@ -171,8 +211,13 @@ class SparedVictims:
                 soon.occupy(replace(start, placed=found).held)
         moved = [replace(known, start=replace(known.start, placed=placed[known.job.name])) for known in fewer]
         # A job that moves has to leave a node of the job that it moves for, wherever that is now.
-        in_vain = any(_moves_in_vain(known) for known in moved)
-        return moved if not in_vain and self._keep_to_host_shares(moved, soon) else None
+        if any(_moves_in_vain(known) for known in moved):
+            return None
+        in_vain = _in_vain(moved) - _in_vain(self.nominations)
+        if in_vain:  # what would leave for another, and for nothing, stays as well
+            names = _victims_of(moved)
+            return self._without({*staying, *(name for name in names if {name, owner_of(name)} & in_vain)})
+        return moved if self._keep_to_host_shares(moved, soon) else None
 
     def _keep_to_host_shares(self, nominations: Sequence[NewNomination], soon: FreeCapacity) -> bool:
         """Whether on each node no more is taken from jobs without GPUs than GPUs carry. `soon`: everybody is in place."""
@@ -211,15 +256,32 @@ class SparedVictims:
             beside.update(dict(users.caps.host_charges(victim.holder.job.spec.queue, gave)))
         given = [*((start, None) for start in self.starts), *((known.start, known) for known in nominations)]
         for start, known in filter(lambda one: concerns(one[0]), given):
-            if known is not None and not self._may_have(known, nominations, headroom):
+            if known is not None and not self._may_have(known, headroom):
                 return False
             if users.blocking(start.candidate.job, start.charge, start.beside, beside):
                 return False
             headroom.take(start.queue, start.charge)
             users.take(start.candidate.job, start.charge, start.beside)
+        return self._keep_their_rights(nominations, concerns)
+
+    def _keep_their_rights(self, nominations: Iterable[NewNomination], concerns: Callable[[JobStart], bool]) -> bool:
+        """Whether each has a right to what leaves for it, beside those before it; what gangs grow by is given beside that."""
+        promised = [known for known in nominations if not known.grows]
+        asked = {number for number, known in enumerate(promised) if _takes(known) and concerns(known.start)}
+        if not asked:
+            return True
+        ledgers = [ledger.copy() for ledger in self._ledgers]
+        for number, known in enumerate(promised[: max(asked) + 1]):
+            losses = [(victim.holder.job.spec.queue, victim.holder.charge) for victim in known.victims]
+            fairly = number in asked and self._may_be_fair(known)
+            claim = EvictionClaim(known.start.queue, known.start.charge, losses, known.tier, fairly)
+            if number in asked and not any(ledger.is_lawful(claim) for ledger in ledgers):
+                return False
+            for ledger in ledgers:
+                ledger.count(claim)
         return True
 
-    def _may_have(self, known: NewNomination, nominations: Iterable[NewNomination], headroom: QuotaHeadroom) -> bool:
+    def _may_have(self, known: NewNomination, headroom: QuotaHeadroom) -> bool:
         """Whether a job may have what it is promised, beside those before it.
 
         One that stands ahead of lower work does so whoever leaves. For whom nobody leaves limits alone count; and what was inside
@@ -238,24 +300,38 @@ class SparedVictims:
             return True
         if known.tier == "shared" and lines_of(headroom, "shared").holds(start.queue, start.charge):
             return True
-        is_fair = headroom.fair.holds(start.queue, start.charge)
-        return is_fair and (known.tier == "fair" or self._is_claimed_fairly(known, nominations))
+        return self._may_be_fair(known) and headroom.fair.holds(start.queue, start.charge)
 
-    def _is_claimed_fairly(self, known: NewNomination, nominations: Iterable[NewNomination]) -> bool:
-        """Whether a job that was inside its guarantee may have the same for its fair share."""
-        queue, tree = known.start.queue, self.evictable.rules.tree
-        opens = preempts_from(self.policy, tree, known.job)
+    def _may_be_fair(self, known: NewNomination) -> bool:
+        """Whether a job may have the same for its fair share, if that is fair: one that was inside its guarantee where it needs no
+        right of guarantees, nor of those that have waited for so long that nothing delays them.
+        """
+        if known.tier == "fair":
+            return True
+        tree, now, limits = self.evictable.rules.tree, self.evictable.rules.now, self.policy.scheduling.evictions
+        queue, waits_since = known.start.queue, known.job.submitted_at
+        opens, overdue = preempts_from(self.policy, tree, known.job), reclaim_within(self.policy, tree, queue)
         if known.start.inside_only or not may_reclaim_fair_share(self.policy, tree, queue):
             return False
-        if opens is not None and opens > self.evictable.rules.now:
-            return False  # An overdue guarantee alone has others leave that early.
-        others = charges_of(victim for other in nominations if other is not known for victim in other.victims)
-        before = QuotaHeadroom(self.shares.without(others.items()))
-        losses = [(v.holder.job.spec.queue, v.holder.charge) for v in known.victims if v.means == "reclaim"]
+        if (opens is not None and opens > now) or (limits.per_round is not None and waits_since.after(overdue) <= now):
+            return False
+        given_up = sum(victim.holder.gpus for victim in known.victims)
+        is_worth = sum(known.start.charge.values()) >= limits.min_gain * given_up
         not_for_shares = self.evictable.rules.not_for_shares
-        is_lawful = all(v.means != "straddle" and v.holder.job.spec.queue not in not_for_shares for v in known.victims)
-        gain = known.start.charge
-        return is_lawful and only_above_shares(before, queue, losses) and fairer(before, queue, gain, losses)
+        return is_worth and not any(
+            victim.means == "straddle" or victim.holder.job.spec.queue in not_for_shares or _is_kept(victim, now)
+            for victim in known.victims
+        )
+
+
+def _takes(known: NewNomination) -> bool:
+    """Whether work of other queues leaves for it."""
+    return any(victim.holder.job.spec.queue != known.start.queue for victim in known.victims)
+
+
+def _is_kept(victim: Victim, now: Instant) -> bool:
+    """Whether something protects it for a while, so that it leaves for guarantees alone that have waited for long enough."""
+    return bool(victim.holder.job.held) or protected(victim.holder.job, victim.holder.priority_class.protection, now)
 
 
 def give_way(left: FreeCapacity, known: NewNomination) -> bool:
@@ -274,6 +350,35 @@ def _moves_in_vain(known: NewNomination) -> bool:
     """Whether a job moves from nodes of which the promise takes none."""
     nodes = {task.node for task in known.start.placed.tasks}
     return any(nodes.isdisjoint(task.node for task in move.mover.job.placement) for move in known.moves)
+
+
+def _victims_of(nominations: Iterable[NewNomination]) -> dict[JobName, Victim]:
+    """Who leaves, by name."""
+    return {victim.name: victim for known in nominations for victim in known.victims}
+
+
+def _without_victims(nominations: Iterable[NewNomination], staying: Collection[JobName]) -> list[NewNomination]:
+    """The same promises, for which these do not leave."""
+    return [
+        replace(known, victims=tuple(victim for victim in known.victims if victim.name not in staying))
+        if any(victim.name in staying for victim in known.victims)
+        else known
+        for known in nominations
+    ]
+
+
+def _in_vain(nominations: Collection[NewNomination]) -> frozenset[JobName]:
+    """Who leaves other queues though nothing is promised to a job on its nodes; what leaves with its gang is not asked."""
+    nodes = {node for known in nominations if not known.grows for node in known.nodes}
+    names = {victim.name for known in nominations for victim in known.victims}
+    return frozenset(
+        victim.name
+        for known in nominations
+        for victim in known.victims
+        if victim.holder.job.spec.queue != known.start.queue
+        and (owner_of(victim.name) == victim.name or owner_of(victim.name) not in names)
+        and nodes.isdisjoint(task.node for task in victim.holder.job.placement)
+    )
 
 
 def _hardness(known: NewNomination) -> tuple[int, int]:

@@ -38,7 +38,7 @@ from reconciler.protocols.rounds import RoundRecord
 from solver.model.cluster import NodeName
 from solver.model.inflight import ConvergenceClock
 from solver.model.snapshot import Snapshot
-from solver.model.workload import QueueName
+from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 
@@ -116,6 +116,10 @@ class PodSite:
         if recorder is not None and memory.epoch is not None:
             recorder.keep(Led(self._epoch, memory.epoch), look.sight, self.plane.mirror.take_gone(), found)
         return found, without_borrowing(look.policy, found, budgets)
+
+    def lent(self) -> tuple[JobName, ...]:
+        """None here."""
+        return ()
 
     def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
         """In the state folder's store."""

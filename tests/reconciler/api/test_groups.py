@@ -6,14 +6,16 @@ import msgspec
 import pytest
 
 from reconciler.client import ApiError, Client
+from reconciler.control.control import LEASE
 from reconciler.lifecycle.jobs.containers import WITH_CONTAINERS
 from reconciler.lifecycle.jobs.throttle import Throttled
+from reconciler.model.job_record import JobOutcome
 from reconciler.protocols.backend import Unstartable
 from solver.model.cluster import NodeName
 from solver.model.document import encode
 from solver.model.node_sets import NodeSet
 from solver.model.workload import Container, Dependency, JobArray, JobName
-from tests.reconciler.api.conftest import Site, spec
+from tests.reconciler.api.conftest import NOW, Site, spec
 
 
 def document(name: str = "sweep", **more: object) -> bytes:
@@ -67,6 +69,24 @@ def test_a_job_depends_on_what_is_there(client: Client) -> None:
     assert (error.status, error.problem.fix) == (422, "Submit what it depends on first.")
     client.submit_group(ARRAY)
     assert client.submit(JobName("after"), after).spec.depends_on == after.depends_on
+
+
+def test_no_job_depends_on_itself(client: Client) -> None:
+    itself = msgspec.structs.replace(spec(), depends_on=(Dependency(JobName("train")),))
+    error = refused("depends-on-itself", client.submit, JobName("train"), itself)
+    assert (error.status, error.problem.fix) == (422, "Name another job in dependsOn, or none.")
+    assert "train depends on itself" in str(error)
+    array = document("sweep", array=JobArray("0-2"), depends_on=(Dependency(JobName("sweep")),))
+    assert refused("depends-on-itself", client.submit_group, array).status == 422
+
+
+def test_a_job_may_depend_on_an_earlier_one_of_its_name(site: Site, client: Client) -> None:
+    client.submit(JobName("train"), spec())
+    epoch = site.store.ledger.lead("loop", NOW, LEASE)
+    site.store.jobs.finish(epoch, JobName("train"), JobOutcome("succeeded", NOW, 0))
+    again = msgspec.structs.replace(spec(), depends_on=(Dependency(JobName("train")),))
+    second = client.submit(JobName("train"), again)
+    assert (second.name, second.spec.depends_on) == ("train#2", again.depends_on)
 
 
 def test_a_name_is_a_jobs_or_a_groups(client: Client) -> None:

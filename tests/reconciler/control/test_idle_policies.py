@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from reconciler.control.broken_limits import broken_limits_of
 from reconciler.control.control import LEASE
 from reconciler.control.gpu_use import UseBook
 from reconciler.control.idle_watch import IdleWatch
@@ -21,8 +22,9 @@ from reconciler.model.gpu_use import MINUTE, GpuMinute, NodeMinute, UseFigures, 
 from reconciler.model.idle_policy import GpuActivityBelow, IdleAction, IdleEvidence, IdleExemption, IdlePolicy
 from reconciler.model.job_record import JobState
 from reconciler.protocols.ledger import IdleMark
-from solver.model.quantities import Duration, Instant
-from solver.model.workload import JobName
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.workload import JobName, QueueName
+from solver.policy.policy import Queue, Quota, policy_of
 from tests.reconciler.control.plane import Site
 
 JOB = JobName("hoarder")
@@ -142,6 +144,24 @@ def test_what_is_taken_from_a_lent_job_leaves_it_suspended(used: Used) -> None:
     assert (used.site.state(JOB), record.suspended_by) == ("suspended", "IdlePolicy hoarding")
     used.site.passes(5)
     assert used.site.state("second") == "running"
+
+
+def test_a_clock_of_a_limit_goes_on_while_gpus_are_lent(used: Used) -> None:
+    """Of five GPUs that the queue holds three are to be given back in time, and an idle job lends two."""
+    used.site.submit("busy", ("busy", "forever"), gpus=3)
+    used.hoard(msgspec.structs.replace(POLICY, action="lend", grace=Duration(0)))
+    quota = Quota(used.site.declared[0].gpu_type, guaranteed=MilliGpu(0), max=MilliGpu.gpus(2))
+    used.site.policy = policy_of((Queue(QueueName("q"), quota=(quota,)),), (), used.site.policy.scheduling)
+    used.site.one_pass()
+    (clock,) = used.site.store.ledger.clocks()
+    busy = {gpu for claim in used.site.store.ledger.claims() if claim.job == "busy" for gpu in claim.tasks[0].devices}
+    used.minutes(6, lambda gpu: 90.0 if gpu in busy else 0.0)
+    assert used.kinds() == ["idle", "lent"]
+    done = used.site.one_pass()
+    assert used.site.store.ledger.clocks() == (clock,)
+    (told,) = broken_limits_of(done)
+    assert (told.held.number, told.max.number, told.deadline) == (5, 2, clock.deadline)
+    assert told.jobs == ("busy",), "what is lent is no use of the queue any more"
 
 
 def test_activity_of_one_gpu_ends_it_and_it_begins_anew(used: Used) -> None:
