@@ -63,7 +63,8 @@ class Services:
     tells the loop that there is something new. `access` is the AccessPolicy in force; None where there is none, or no policy
     yet. `unstartable` says why no task of a job could begin that a user submits; None: nothing is known against it.
     `cancelled` tells that it is on record of jobs that they are to end.
-    `alias_key` is what names of users and jobs are hidden with. `agents`: None where jobs do not run on machines with agents.
+    `alias_keys`: the first is what names of users and jobs are hidden with now.
+    `agents`: None where jobs do not run on machines with agents.
     `placements`: None where jobs are pods, of which no ledger here says what they held. `verdicts`: all that the last plan says of
     jobs; None while a part of that is still to come. `gpu_types`: those of declared nodes, for which a name may be short; raises
     NoPolicyError. `past`: None where there are no placements. `use`: what GPUs do and did.
@@ -91,7 +92,7 @@ class Services:
     operations: Callable[[], Operations]
     alerts: AlertDesk
     following: GitServices
-    alias_key: str
+    alias_keys: Callable[[], Sequence[str]]
     use: KnownUse
     access: Callable[[], AccessPolicy | None] = lambda: None
     unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None

@@ -14,7 +14,7 @@ from typing import Final
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.access.token_file import read_or_make_token
+from reconciler.access.token_file import own_token_source
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.backtest.observed_files import ObservedFiles
 from reconciler.analysis.traces import TraceUnreadableError
@@ -118,7 +118,7 @@ def parts_on_kubernetes(
     pruning = Pruning(history, *kept, git.standing, clock, lambda: memory.epoch)
     anchors = anchors_of(settings, store, clock, log)
     status = KubernetesStatus(runner.followed, git.standing)
-    asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
+    asked = plane, git.standing, runner, metrics, desk, git.following, own_token_source(folder.alias_key, "key")
     return Parts(
         replace(services_of(*asked, lambda _, __: None, cluster=status, use=use.known), audit=store.audit),
         (

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from functools import partial
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.access.token_file import read_token
+from reconciler.access.token_file import token_source
 from reconciler.api.guard import is_loopback
 from reconciler.api.metrics_server import MetricsServer
 from reconciler.api.server import ApiServer
@@ -100,9 +99,8 @@ def _api(
 
 
 def _metrics(on: MetricsSettings, parts: Parts) -> MetricsServer:
-    token = partial(read_token, on.token) if on.token is not None else None
-    if token is not None:
-        token()  # Better found wrong now than by the first scrape.
+    # Better found wrong now than by the first scrape.
+    token = token_source(on.token) if on.token is not None else None
     return MetricsServer(parts.services.metrics.text, on.host, on.port, token)
 
 

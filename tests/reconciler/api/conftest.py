@@ -99,7 +99,7 @@ class Site:
     looks: int = 0
     told: PolicyStatus = IN_FORCE
     revision: str = REVISION
-    webhook_secret: bytes = WEBHOOK_SECRET
+    webhook_secrets: tuple[bytes, ...] = (WEBHOOK_SECRET,)
     planned: Review | None = None
     broken_limits: tuple[BrokenLimit, ...] = ()
     followed: tuple[FollowedKind, ...] = ()
@@ -156,9 +156,9 @@ class Site:
                 lambda: None,
                 Planning(self.store.plans, lambda: self.planned, lambda: self.in_force),
                 RevisionArchive(self.secrets / "mirror.git"),
-                self.webhook_secret,
+                lambda: self.webhook_secrets,
             ),
-            alias_key="k" * 43,
+            alias_keys=lambda: ("k" * 43,),
             access=lambda: self.access,
             agents=self.agents,
             placements=self.store.placements,
