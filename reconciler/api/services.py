@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,6 +70,7 @@ class Services:
     jobs; None while a part of that is still to come. `gpu_types`: those of declared nodes, for which a name may be short; raises
     NoPolicyError. `past`: None where there are no placements. `use`: what GPUs do and did.
     `budgets`: how they stand; none before that is known. `audit`: the audit chain; None: there is none.
+    `together`: what is written in its block is there whole, or not at all.
     """
 
     jobs: JobSource
@@ -106,6 +108,7 @@ class Services:
     past: PastRecords | None = None
     budgets: Callable[[], Sequence[BudgetStanding]] = tuple
     audit: AuditTrail | None = None
+    together: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def work(self) -> tuple[WorkLine, ...]:
         """What jobs report of their own work now. Raises NotReadyError, NoPolicyError."""

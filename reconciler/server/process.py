@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
@@ -46,7 +47,7 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     limits = limits_of(settings)
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
-        parts = _parts(settings, log, closing)
+        parts = _with_transactions(_parts(settings, log, closing))
         doors = doors_of(settings, parts.services.access, parts.store.sessions)
         api = closing.enter_context(_api(settings, limits, parts, doors, log))
         if settings.metrics is not None:
@@ -71,6 +72,11 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
         if not api.alive:
             raise ServerEndedError(f"{api.url}: the API stopped serving. See the log above; start again")
     log.info("stopped")
+
+
+def _with_transactions(parts: Parts) -> Parts:
+    """What a user decides, and the event that says so, are one write."""
+    return replace(parts, services=replace(parts.services, together=parts.store.database.together))
 
 
 def limits_of(settings: Settings) -> ConnectionLimits:

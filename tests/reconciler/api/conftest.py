@@ -164,6 +164,7 @@ class Site:
             placements=self.store.placements,
             past=PastRecords(self.store.placements, self.store.capacities, self.store.past_jobs),
             audit=self.store.audit,
+            together=self.store.database.together,
             use=KnownUse(
                 LatestUse(lambda: self.minutes, SystemClock()), self.store.gpu_uses if self.keeps_use else None
             ),
