@@ -20,6 +20,7 @@ from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
+from reconciler.documents.text import BYTES_MAX
 from reconciler.documents.topology import TopologySpec
 from reconciler.model.budget import GpuBudget
 from reconciler.model.checkpoint_policy import CheckpointPolicy
@@ -98,7 +99,9 @@ class DocumentSet:
 def gather(files: Files) -> DocumentSet:
     """Read all files of one cluster; what is wrong is in `problems`."""
     found = DocumentSet(problems=list(files.refused), all_readable=not files.refused)
-    if sum(len(raw) for path, raw in files.contents.items() if is_document(path)) > BYTES_OF_ALL_MAX:
+    # One that is too large by itself has an error of its own.
+    sizes = (len(raw) for path, raw in files.contents.items() if is_document(path))
+    if sum(size for size in sizes if size <= BYTES_MAX) > BYTES_OF_ALL_MAX:
         return _too_much(".", found, f"the documents have more than {BYTES_OF_ALL_MAX} bytes together")
     # What a cluster has of its own comes before what it replaces: `clusters/` before `policies/`.
     left = DOCUMENTS_MAX
