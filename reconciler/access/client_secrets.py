@@ -22,18 +22,20 @@ class ClientSecrets:
     """`files`: by issuer, so that Git can't have a secret sent to another one."""
 
     def __init__(self, files: Mapping[str, Path] | None = None) -> None:
-        named = (files or {}).items()
-        self.sources = {issuer: SecretFile(path, partial(_read, issuer), ClientSecretError) for issuer, path in named}
+        self._files: Mapping[str, Path] = {} if files is None else files
+        self._read: dict[str, SecretFile[str]] = {}
 
     def check(self) -> None:
         """Raises ClientSecretError for a file that can't be used."""
-        for issuer in self.sources:
+        for issuer in self._files:
             self.of(issuer)
 
     def of(self, issuer: str) -> str:
         """As the file says now; "": the issuer's client has none. Raises ClientSecretError, where there was never one."""
-        source = self.sources.get(issuer)
-        return "" if source is None else source()
+        path = self._files.get(issuer)
+        if path is None:
+            return ""
+        return self._read.setdefault(issuer, SecretFile(path, partial(_read, issuer), ClientSecretError))()
 
 
 def _read(issuer: str, path: Path) -> str:
