@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
-from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
+from reconciler.access.secret_file import SecretFile
 from reconciler.access.token_file import TokenFileError, read_or_make_token, secret_text
 from reconciler.model.audit import AuditKey, AuditKeys
 from reconciler.supervisor.taskfiles import write_durably
 
 _BYTES: Final = 32
 _ID_CHARACTERS: Final = 12
-
-_Stamp = tuple[int, int, int]
 
 
 class AuditKeyError(Exception):
@@ -50,13 +46,12 @@ def _id_of(line: str) -> str:
     return hashlib.sha256(b"quorate-audit-key " + line.encode()).hexdigest()[:_ID_CHARACTERS]
 
 
-@dataclass
 class AuditKeyFile:
     """The keys as they are now. Threads may share it."""
 
-    path: Path
-    _read: tuple[_Stamp, AuditKeys] | None = None
-    _lock: Lock = field(default_factory=Lock)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.source = SecretFile(path, read_keys, (AuditKeyError, TokenFileError))
 
     def begin(self) -> None:
         """Make the file, with one key, if it is not there. Raises AuditKeyError, TokenFileError."""
@@ -66,14 +61,4 @@ class AuditKeyFile:
 
     def keys(self) -> AuditKeys:
         """Read anew once the file has changed; those known before, while it can't be. Raises AuditKeyError, TokenFileError."""
-        with self._lock:
-            known = self._read
-            try:
-                found = os.stat(self.path)
-                stamp = found.st_mtime_ns, found.st_ino, found.st_size
-                if known is None or known[0] != stamp:
-                    self._read = known = stamp, read_keys(self.path)
-            except (AuditKeyError, OSError, TokenFileError):
-                if known is None:
-                    raise
-            return known[1]
+        return self.source()

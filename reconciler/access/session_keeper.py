@@ -18,6 +18,7 @@ from reconciler.access.authenticator import Authenticator
 from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
 from reconciler.access.policy import SESSION_MAX, OidcIssuer
+from reconciler.access.secret_file import OwnTokens, is_among, tokens_of
 from reconciler.access.token_file import TokenFileError
 from reconciler.access.tokens import UserTokenFile, hash_of
 from reconciler.model.clock import Clock
@@ -38,14 +39,14 @@ class SessionKeeper:
 
     sessions: Sessions
     clock: Clock
-    token: str | None
+    token: OwnTokens | None
     owner: str
     tokens: UserTokenFile | None
     identify: Authenticator
 
     def begin(self, token: str) -> tuple[str, ConsoleSession]:
         """The secret of a new session, and the session. Raises BadTokenError, IssuerUnreachableError, TokenFileError."""
-        if self.token is not None and secrets.compare_digest(token.encode(), self.token.encode()):
+        if self.token is not None and is_among(token, self.token):
             return self._begun(Caller(self.owner, owner=True), "owner", hash_of(token), SESSION_MAX)
         if not token:
             raise BadTokenError("there is no token")
@@ -102,7 +103,7 @@ class SessionKeeper:
 
     def _still_proven(self, session: ConsoleSession) -> Caller | None:
         if session.proof == "owner":
-            is_same = self.token is not None and secrets.compare_digest(session.proof_hash, hash_of(self.token))
+            is_same = self.token is not None and session.proof_hash in map(hash_of, tokens_of(self.token))
             return Caller(self.owner, owner=True) if is_same else None
         if session.proof == "file":
             return self._in_file(session.proof_hash)

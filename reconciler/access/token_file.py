@@ -7,7 +7,10 @@ import secrets
 import stat
 import tempfile
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+
+from reconciler.access.secret_file import SecretFile
 
 _TOKEN_BYTES = 32
 
@@ -54,13 +57,31 @@ def _make(path: Path) -> None:
 
 
 def read_token(path: Path, what: str = "token") -> str:
-    """The token in a file that is its owner's alone. Raises TokenFileError."""
-    token = secret_text(path, what)
-    if len(token) < _TOKEN_BYTES or not _is_plain(token):
+    """The token in a file that is its owner's alone, the first of them while it is being changed. Raises TokenFileError."""
+    return read_tokens(path, what)[0]
+
+
+def read_tokens(path: Path, what: str = "token") -> tuple[str, ...]:
+    """Those of such a file, one a line: one, or two while it is being changed. Raises TokenFileError."""
+    tokens = tuple(secret_text(path, what).splitlines()) or ("",)
+    if any(len(token) < _TOKEN_BYTES or not _is_plain(token) for token in tokens):
         raise TokenFileError(
             f"{path}: holds no {what}. If a control plane made it, delete it: the next start makes a new one"
         )
-    return token
+    return tokens
+
+
+def token_source(path: Path, what: str = "token") -> SecretFile[tuple[str, ...]]:
+    """The same, as the file says at each call. Raises TokenFileError where it says nothing good now."""
+    source = SecretFile(path, partial(read_tokens, what=what), TokenFileError)
+    source()
+    return source
+
+
+def own_token_source(path: Path, what: str = "token") -> SecretFile[tuple[str, ...]]:
+    """The same, of a file that is made at the first call. Raises TokenFileError."""
+    read_or_make_token(path, what)
+    return token_source(path, what)
 
 
 def read_foreign_token(path: Path) -> str:

@@ -14,11 +14,11 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, TextIO
+from typing import Final, TextIO
 
 from reconciler.access.caller import Caller
+from reconciler.access.secret_file import SecretFile
 from reconciler.access.token_file import TokenFileError
 
 _TOKEN_BYTES: Final = 32
@@ -27,12 +27,8 @@ _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9._@+][A-Za-z0-9._@+:/-]{0,199}")
 
 
-class _Seen(NamedTuple):
-    """What tells one content of the file from the next."""
-
-    inode: int
-    changed_ns: int
-    size: int
+class TokenLineError(TokenFileError):
+    """A line is none of a token file. Until that is mended, what was read before counts."""
 
 
 def is_principal(name: object) -> bool:
@@ -45,33 +41,30 @@ def hash_of(token: str) -> str:
     return "sha256:" + hashlib.sha256(token.encode()).hexdigest()
 
 
-@dataclass
 class UserTokenFile:
     """Reads the file anew whenever it has changed. Threads may share it: what was read is replaced whole."""
 
-    path: Path
-    _read: tuple[_Seen, dict[str, Caller]] | None = field(default=None, init=False, repr=False)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.source = SecretFile(path, _read, TokenLineError)
 
     def caller(self, token: str) -> Caller | None:
-        """The token's caller; None: there is none. Raises TokenFileError for a file that is not its owner's alone, or wrong."""
+        """The token's caller; None: there is none. Raises TokenFileError for a file that is not its owner's alone, or gone."""
         return self.caller_of(hash_of(token))
 
     def caller_of(self, token_hash: str) -> Caller | None:
         """The caller of the token with this hash, likewise."""
         # Looking up a hash says by its time at most something of the hash, from which no token follows.
-        return self._callers().get(token_hash)
+        return self.source().get(token_hash)
 
     def check(self) -> None:
         """Raises TokenFileError for a file that can't be used."""
-        self._callers()
+        self.source()
 
-    def _callers(self) -> dict[str, Caller]:
-        with _opened(self.path, os.O_RDONLY) as file:
-            found = os.fstat(file.fileno())
-            seen = _Seen(found.st_ino, found.st_mtime_ns, found.st_size)
-            if self._read is None or self._read[0] != seen:
-                self._read = seen, dict(_lines(self.path, file.read(_BYTES_MAX)))
-            return self._read[1]
+
+def _read(path: Path) -> dict[str, Caller]:
+    with _opened(path, os.O_RDONLY) as file:
+        return dict(_lines(path, file.read(_BYTES_MAX)))
 
 
 def create_token(path: Path, user: str, groups: tuple[str, ...] = ()) -> str:
@@ -117,7 +110,7 @@ def _lines(path: Path, text: str) -> Iterator[tuple[str, Caller]]:
             continue
         groups = words[2].split(",") if len(words) == 3 else []
         if not 2 <= len(words) <= 3 or not _HASH.fullmatch(words[0]) or not all(map(is_principal, [words[1], *groups])):
-            raise TokenFileError(
+            raise TokenLineError(
                 f"{path}:{number}: this is no line of a token file. "
                 "Write `sha256:HEX USER GROUP,GROUP`, or let `quorate token create` write it"
             )

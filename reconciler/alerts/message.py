@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -64,8 +65,11 @@ def cloud_event(alert: Alert, name: str, store: str) -> dict[str, Any]:
     }
 
 
-def headers_of(message: Message, now: Instant, key: bytes | None, extra: dict[str, str]) -> dict[str, str]:
-    """The headers of one try, made at `now`: a receiver that checks the signature can refuse old tries."""
+def headers_of(message: Message, now: Instant, keys: Sequence[bytes], extra: dict[str, str]) -> dict[str, str]:
+    """The headers of one try, made at `now`: a receiver that checks the signature can refuse old tries.
+
+    It is signed with each key, so that a receiver which has one of them is content (Standard Webhooks, "Multiple signatures").
+    """
     seconds = str(now // 1_000)
     headers = {
         **extra,
@@ -74,10 +78,10 @@ def headers_of(message: Message, now: Instant, key: bytes | None, extra: dict[st
         "webhook-id": message.id,
         "webhook-timestamp": seconds,
     }
-    if key is not None:
-        signed = b".".join((message.id.encode(), seconds.encode(), message.body))
-        code = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
-        headers["webhook-signature"] = f"v1,{code}"
+    signed = b".".join((message.id.encode(), seconds.encode(), message.body))
+    codes = [base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode() for key in keys]
+    if codes:
+        headers["webhook-signature"] = " ".join(f"v1,{code}" for code in codes)
     return headers
 
 

@@ -21,9 +21,12 @@ class SecretFileError(Exception):
     """The file can't be used. The message never shows what it holds."""
 
 
-def read_key(folder: Path, name: str) -> bytes:
-    """The key that a file holds as whsec_BASE64. Raises SecretFileError."""
-    text = read_secret(folder, name)
+def read_keys(folder: Path, name: str) -> tuple[bytes, ...]:
+    """The keys that a file holds as whsec_BASE64, one a line: one, or two while it is being changed. Raises SecretFileError."""
+    return tuple(_key(line, name) for line in read_secret(folder, name).split())
+
+
+def _key(text: str, name: str) -> bytes:
     try:
         key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from reconciler.alerts.message import Message, headers_of
 from reconciler.alerts.policy import Webhook
 from reconciler.alerts.post import post
-from reconciler.alerts.secret_files import SecretFileError, read_key, read_secret
+from reconciler.alerts.secret_files import SecretFileError, read_keys, read_secret
 from reconciler.model.clock import Clock
 from reconciler.model.urls import is_safe_url
 from reconciler.model.webhook_delivery import DeliveryResult
@@ -25,10 +25,10 @@ class Sender:
         """What came of one try."""
         try:
             url = webhook.url or read_secret(self.secrets, webhook.url_file)
-            key = read_key(self.secrets, webhook.secret_file) if webhook.secret_file else None
+            keys = read_keys(self.secrets, webhook.secret_file) if webhook.secret_file else ()
         except SecretFileError as error:
             return DeliveryResult(str(error))
         if not is_safe_url(url):
             return DeliveryResult(f"{webhook.url_file} holds no https URL")
         now = self.clock.now()
-        return await post(url, headers_of(message, now, key, webhook.headers), message.body, now)
+        return await post(url, headers_of(message, now, keys, webhook.headers), message.body, now)

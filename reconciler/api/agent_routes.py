@@ -69,8 +69,9 @@ class AgentRoutes:
             raise RequestRefusedError(404, "unknown-node", "There is no node of that name.", fix)
         until = _end(body, now)
         # Before the token is told.
-        self._services.history.record_event(Event(now, "agent-invited", node, f"until {until}", user))
-        token = desk.invite(NodeName(node), user, now, until)
+        with self._services.together():
+            self._services.history.record_event(Event(now, "agent-invited", node, f"until {until}", user))
+            token = desk.invite(NodeName(node), user, now, until)
         return answer(AgentToken(node=NodeName(node), token=token, until=until))
 
     def revoke(self, node: str, request: Request) -> Response:
@@ -80,9 +81,12 @@ class AgentRoutes:
         if node not in known:
             fix = did_you_mean(node, known) or "List the agents to see their nodes."
             raise RequestRefusedError(404, "unknown-agent", "There is no agent of that name.", fix)
-        agent = desk.agents.revoke(NodeName(node), now, user)
-        if agent is None or agent.revoked_at == now:
-            self._services.history.record_event(Event(now, "agent-revoked", node, "", user))
+        with self._services.together():
+            agent = desk.agents.revoke(NodeName(node), now, user)
+            is_new = agent is None or agent.revoked_at == now
+            if is_new:
+                self._services.history.record_event(Event(now, "agent-revoked", node, "", user))
+        if is_new:
             self._services.wake()
         return answer(AgentList(items=tuple(agent_views((agent,) if agent else (), (), now))))
 

@@ -93,7 +93,7 @@ class ClusterRoutes:
     def aliased_snapshot(self) -> Response:
         """The world as last observed, for CI: without commands and environments, under other names of users and jobs."""
         _, policy = self._services.policy()
-        return answer(aliased(self._told(), self._services.alias_key, users_named_by(policy)))
+        return answer(aliased(self._told(), self._services.alias_keys()[0], users_named_by(policy)))
 
     def _told(self) -> Snapshot:
         """With what GPUs did lately, by which a review says whom an IdlePolicy would warn."""

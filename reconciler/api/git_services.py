@@ -30,7 +30,7 @@ class GitServices:
     """Functions that any thread may call.
 
     `look` has Git looked at soon, and returns when it was asked. `looked_at` is when the last look that is over began; None:
-    none is yet. `webhook_secret` b"": no webhooks are heard.
+    none is yet. `webhook_secrets`: what forges may sign with now; (): no webhooks are heard.
     """
 
     branch: str
@@ -40,4 +40,4 @@ class GitServices:
     looked_at: Callable[[], Instant | None]
     planning: Planning
     archive: RevisionArchive
-    webhook_secret: bytes = b""
+    webhook_secrets: Callable[[], tuple[bytes, ...]] = tuple

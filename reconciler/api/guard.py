@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +13,7 @@ from starlette.requests import HTTPConnection
 
 from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
+from reconciler.access.secret_file import OwnTokens, is_among
 from reconciler.access.session_keeper import SessionOverError
 from reconciler.access.tokens import hash_of
 from reconciler.api.problems import RequestRefusedError
@@ -38,14 +38,15 @@ class Guard:
     """A FastAPI dependency, of WebSockets too.
 
     `token` None: every client that reaches the server may ask (loopback only, and asked for by name).
-    `user` holds the token: the owner of the file it lies in, who may do everything. `hosts` are the names this server
+    It may be what says which tokens count now.
+    `user` holds it: the owner of the file it lies in, who may do everything. `hosts` are the names this server
     answers to. `origin` is how browsers find it from outside, `https://HOST`; "": nothing but `hosts` is known.
     `identify` says which user has any other token, or raises BadTokenError; None: there are no others.
     `session` says for which user a browser speaks that sends a secret in the cookie SESSION_COOKIE, or raises SessionOverError;
     None: there is no console.
     """
 
-    token: str | None
+    token: OwnTokens | None
     user: str
     hosts: frozenset[str] = LOOPBACK_NAMES
     identify: Callable[[str], Caller] | None = None
@@ -80,7 +81,7 @@ class Guard:
         if self.token is None:
             return owner
         given = bearer_of(request)
-        return owner if given and secrets.compare_digest(given.encode(), self.token.encode()) else None
+        return owner if given and is_among(given, self.token) else None
 
     def _check_names(self, request: HTTPConnection) -> None:
         """A page of another site can make a browser call us (DNS rebinding); it can't forge these two headers."""

@@ -79,15 +79,16 @@ class InterventionRequests:
             self.require(kind, subject)
         now = self._services.clock.now()
         until, reason = self._end(asked, now), self._reason(asked, now)
-        kept = tuple(
-            self._services.interventions.begin(Intervention(kind, subject, user, reason, now, until))
-            for subject in subjects
-        )
-        self._record(
-            Event(now, _BEGUN[kind], each.subject.name, f"until {until}: {reason}", user)
-            for each in kept
-            if each.at == now
-        )
+        with self._services.together():
+            kept = tuple(
+                self._services.interventions.begin(Intervention(kind, subject, user, reason, now, until))
+                for subject in subjects
+            )
+            new = [each for each in kept if each.at == now]
+            self._services.history.record_events(
+                Event(now, _BEGUN[kind], each.subject.name, f"until {until}: {reason}", user) for each in new
+            )
+        self._wake(new)
         return kept
 
     def release(self, kind: InterventionKind, subjects: Iterable[Subject], user: str) -> tuple[Intervention, ...]:
@@ -96,9 +97,13 @@ class InterventionRequests:
         Harmless where nothing was, and without effect on what Git says. Raises RequestRefusedError for a subject that there is not.
         """
         now, over = self._services.clock.now(), list[Intervention]()
-        for subject in subjects:
-            over += self._released(kind, subject, now, user)
-        self._record(Event(now, _RELEASED[kind], each.subject.name, f"the {each} is over", user) for each in over)
+        with self._services.together():
+            for subject in subjects:
+                over += self._released(kind, subject, now, user)
+            self._services.history.record_events(
+                Event(now, _RELEASED[kind], each.subject.name, f"the {each} is over", user) for each in over
+            )
+        self._wake(over)
         return tuple(over)
 
     def _released(self, kind: InterventionKind, subject: Subject, now: Instant, user: str) -> Iterator[Intervention]:
@@ -145,9 +150,7 @@ class InterventionRequests:
         """Also about what is there no more: it may have been lost since."""
         return any((each.kind, each.subject) == (kind, subject) for each in self._services.interventions.in_force())
 
-    def _record(self, events: Iterable[Event]) -> None:
-        """Put on record which user did what, and let the loop know."""
-        told = tuple(events)
-        if told:
-            self._services.history.record_events(told)
+    def _wake(self, changed: Sequence[Intervention]) -> None:
+        """Let the loop know, once it is on record."""
+        if changed:
             self._services.wake()

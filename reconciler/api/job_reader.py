@@ -31,6 +31,9 @@ LOOKED_AT_MAX = 10_000
 COUNTED_MAX = 10_000
 """Jobs that are counted of those that match."""
 
+PAGE_MAX: Final = 1_000
+"""A page may be asked for that is ten times as large. It would take seconds, and what else is asked for meanwhile with it."""
+
 _CHUNK = 500
 
 
@@ -159,6 +162,7 @@ class JobReader:
 
     def page(self, asked: JobFilter, rights: Rights, limit: int, cursor: str) -> JobList:
         """Jobs that may be seen, in the order asked for. Raises RequestRefusedError for a bad cursor, NoPolicyError."""
+        limit = min(limit, PAGE_MAX)
         wanted, query = asked.test(self._services.policy, self._services.clock.now()), self._query(asked, rights)
         items: list[JobView] = []
         last, more = "", False

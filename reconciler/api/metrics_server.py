@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from starlette.applications import Starlette
@@ -11,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from reconciler.access.secret_file import is_among
 from reconciler.access.token_file import TokenFileError
 from reconciler.api.guard import InsecureBindingError, bearer_of, is_loopback
 from reconciler.api.server import HttpServer
@@ -22,12 +22,14 @@ LIMITS: Final = ConnectionLimits(connections_max=64, per_peer_max=32)
 
 
 class MetricsServer(HttpServer):
-    """Running. `text`: what is told; `token`: what is read for each scrape, None: none is asked for.
+    """Running. `text`: what is told; `token`: which ones count now, asked for each scrape; None: none is asked for.
 
     Raises InsecureBindingError for an address beyond loopback without a token, AddressError.
     """
 
-    def __init__(self, text: Callable[[], bytes], host: str, port: int, token: Callable[[], str] | None) -> None:
+    def __init__(
+        self, text: Callable[[], bytes], host: str, port: int, token: Callable[[], Collection[str]] | None
+    ) -> None:
         if token is None and not is_loopback(host):
             raise InsecureBindingError(
                 f"refusing to show metrics on {host} to all that ask: they name queues and what these hold. "
@@ -40,12 +42,11 @@ class MetricsServer(HttpServer):
 
     def _answer(self, request: Request) -> Response:
         """In a thread of its own: figures may be worked out, and the token is a file."""
-        given = bearer_of(request)
         try:
-            wanted = self._token() if self._token is not None else None
+            known = self._token is None or is_among(bearer_of(request), self._token)
         except TokenFileError:
             return PlainTextResponse("The file of --metrics-token holds no token any more: mend it.\n", 503)
-        if wanted is not None and not (given and secrets.compare_digest(given.encode(), wanted.encode())):
+        if not known:
             told = "Send the token of --metrics-token as `Authorization: Bearer TOKEN`.\n"
             return PlainTextResponse(told, 401, {"WWW-Authenticate": "Bearer"})
         return Response(self._text(), media_type=CONTENT_TYPE)

@@ -51,11 +51,12 @@ class PlanRoutes:
             self._refuse_stale(envelope, in_force)
         plan = AcceptedPlan(envelope, request.state.user, why_of(asked.reason), self._services.clock.now())
         if not done:
-            self._planning.accepted.accept(plan)
             cause = (
                 f"{envelope.accepts.evicted_jobs} evicted, {envelope.accepts.lost_gpu_h:.1f} GPU-hours lost: {plan.why}"
             )
-            self._services.history.record_event(Event(plan.at, ACCEPTED, envelope.meaning, cause, plan.author))
+            with self._services.together():
+                self._planning.accepted.accept(plan)
+                self._services.history.record_event(Event(plan.at, ACCEPTED, envelope.meaning, cause, plan.author))
             self._services.following.look()
         return answer(PlanAccepted(accepted=plan, in_force=done))
 

@@ -42,9 +42,10 @@ class PolicyRequests:
             why=why_of(reason),
             at=now,
         )
-        kept = self._following.decisions.approve(approval)
-        if kept.at == now:
-            self._services.history.record_event(Event(now, APPROVED, commit, f"{kept.reason}: {kept.why}", user))
+        with self._services.together():
+            kept = self._following.decisions.approve(approval)
+            if kept.at == now:
+                self._services.history.record_event(Event(now, APPROVED, commit, f"{kept.reason}: {kept.why}", user))
         self._following.look()
         return kept
 

@@ -68,16 +68,19 @@ class PolicyRoutes:
         except UnfitEndError as error:
             raise RequestRefusedError(422, "unfit-end", str(error), error.fix) from error
         wanted = Suspension(author=request.state.user, why=why_of(asked.reason), at=now, until=until)
-        kept = self._following.decisions.suspend(wanted)
-        if kept.at == now:
-            self._record(SUSPENDED, ABOUT, str(kept), request)
+        with self._services.together():
+            kept = self._following.decisions.suspend(wanted)
+            if kept.at == now:
+                self._record(SUSPENDED, ABOUT, str(kept), request)
         return answer(SuspensionList(items=(kept,)))
 
     def resume(self, request: Request) -> Response:
         """Follow Git again; harmless where it was not stopped."""
-        ended = self._following.decisions.resume(self._services.clock.now(), request.state.user)
+        with self._services.together():
+            ended = self._following.decisions.resume(self._services.clock.now(), request.state.user)
+            if ended is not None:
+                self._record(RESUMED, ABOUT, f"it was {ended}", request)
         if ended is not None:
-            self._record(RESUMED, ABOUT, f"it was {ended}", request)
             self._following.look()
         return answer(SuspensionList(items=(ended,) if ended else ()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,11 +65,13 @@ class Services:
     tells the loop that there is something new. `access` is the AccessPolicy in force; None where there is none, or no policy
     yet. `unstartable` says why no task of a job could begin that a user submits; None: nothing is known against it.
     `cancelled` tells that it is on record of jobs that they are to end.
-    `alias_key` is what names of users and jobs are hidden with. `agents`: None where jobs do not run on machines with agents.
+    `alias_keys`: the first is what names of users and jobs are hidden with now.
+    `agents`: None where jobs do not run on machines with agents.
     `placements`: None where jobs are Slurm's, of which nothing here says what they held. `verdicts`: all that the last plan says of
     jobs; None while a part of that is still to come. `gpu_types`: those of declared nodes, for which a name may be short; raises
     NoPolicyError. `past`: None where there are no placements. `use`: what GPUs do and did.
     `budgets`: how they stand; none before that is known. `audit`: the audit chain; None: there is none.
+    `together`: what is written in its block is there whole, or not at all.
     `idle_gpus`: what the GPUs of jobs with an idle limit are known to do; of none where another control plane leads.
     """
 
@@ -93,7 +96,7 @@ class Services:
     operations: Callable[[], Operations]
     alerts: AlertDesk
     following: GitServices
-    alias_key: str
+    alias_keys: Callable[[], Sequence[str]]
     use: KnownUse
     access: Callable[[], AccessPolicy | None] = lambda: None
     unstartable: Callable[[JobSpec, str], Unstartable | None] = lambda _, __: None
@@ -108,6 +111,7 @@ class Services:
     budgets: Callable[[], Sequence[BudgetStanding]] = tuple
     audit: AuditTrail | None = None
     idle_gpus: Callable[[], Mapping[AttemptKey, GpuStill]] = dict
+    together: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def work(self) -> tuple[WorkLine, ...]:
         """What jobs report of their own work now. Raises NotReadyError, NoPolicyError."""

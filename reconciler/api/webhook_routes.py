@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Collection
 from typing import Annotated, Final
 from urllib.parse import parse_qs
 
@@ -57,32 +58,33 @@ class WebhookRoutes:
     def github(self, request: Request, body: Body) -> Response:
         """A delivery of GitHub, signed with HMAC-SHA256 in X-Hub-Signature-256."""
         given = request.headers.get("x-hub-signature-256", "").removeprefix("sha256=")
-        self._require(given, self._signature(body))
+        self._require(given, self._signatures(body))
         return self._heard(request.headers.get("x-github-event") == "push", request, body)
 
     def gitea(self, request: Request, body: Body) -> Response:
         """A delivery of Gitea or Forgejo, signed with HMAC-SHA256 in X-Gitea-Signature."""
-        self._require(request.headers.get("x-gitea-signature", ""), self._signature(body))
+        self._require(request.headers.get("x-gitea-signature", ""), self._signatures(body))
         return self._heard(request.headers.get("x-gitea-event") == "push", request, body)
 
     def gitlab(self, request: Request, body: Body) -> Response:
         """A delivery of GitLab, with the secret itself in X-Gitlab-Token."""
-        self._require(request.headers.get("x-gitlab-token", ""), self._following.webhook_secret)
+        self._require(request.headers.get("x-gitlab-token", ""), self._following.webhook_secrets())
         return self._heard(request.headers.get("x-gitlab-event") == "Push Hook", request, body)
 
-    def _signature(self, body: bytes) -> bytes:
-        return hmac.new(self._following.webhook_secret, body, hashlib.sha256).hexdigest().encode()
+    def _signatures(self, body: bytes) -> list[bytes]:
+        known = self._following.webhook_secrets()
+        return [hmac.new(secret, body, hashlib.sha256).hexdigest().encode() for secret in known]
 
     async def _require_secret(self) -> None:
         """Raises RequestRefusedError."""
-        if not self._following.webhook_secret:
+        if not self._following.webhook_secrets():
             fix = "Start the server with --webhook-secret FILE."
             raise RequestRefusedError(404, "no-webhooks", "This server hears no webhooks.", fix)
 
-    def _require(self, given: str, wanted: bytes) -> None:
+    def _require(self, given: str, wanted: Collection[bytes]) -> None:
         """Raises RequestRefusedError."""
         # Header values are latin-1; anything else than what is wanted is as wrong as any other.
-        if not hmac.compare_digest(given.encode("latin-1", "replace"), wanted):
+        if not any(hmac.compare_digest(given.encode("latin-1", "replace"), one) for one in wanted):
             fix = "Give the forge the secret of the file that --webhook-secret names."
             raise RequestRefusedError(
                 401, "not-authenticated", "The delivery is not signed with this server's secret.", fix

@@ -122,7 +122,13 @@ class _Asked(NamedTuple):
         return (*live, *self._listed(client, ENDED, most)) if most else live
 
     def _listed(self, client: Client, states: Iterable[JobState], limit: int) -> tuple[JobView, ...]:
-        return client.jobs(limit, queue=self.queue, user=self.user, states=states).items
+        states, found, cursor = tuple(states), list[JobView](), ""
+        while True:
+            page = client.jobs(limit - len(found), cursor, queue=self.queue, user=self.user, states=states)
+            found += page.items
+            if len(found) >= limit or not page.next:
+                return tuple(found)
+            cursor = page.next
 
 
 def _parts(client: Client, asked: _Asked, found: GroupView | tuple[JobView, ...]) -> Iterator[str | Listing]:

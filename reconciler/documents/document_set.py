@@ -21,6 +21,7 @@ from reconciler.documents.reservations import with_windows
 from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
+from reconciler.documents.text import BYTES_MAX
 from reconciler.documents.topology import TopologySpec
 from reconciler.model.budget import GpuBudget
 from reconciler.model.checkpoint_policy import CheckpointPolicy
@@ -57,6 +58,11 @@ _KEPT: dict[str, tuple[str, Any]] = {
 """Where in a DocumentSet the documents of each kind go, and what they become."""
 
 # What may lie beside documents without being one.
+DOCUMENTS_MAX = 20_000
+"""As many as there may be files; 10,000 queues are read in some ten seconds."""
+BYTES_OF_ALL_MAX = 32 * 1024 * 1024
+"""Of documents; snapshots are beside them. Found before any of them is parsed."""
+
 _IGNORED_SUFFIXES = (".md", ".txt")
 _IGNORED_NAMES = {"CODEOWNERS", "OWNERS", "LICENSE"}
 
@@ -94,14 +100,29 @@ class DocumentSet:
 def gather(files: Files) -> DocumentSet:
     """Read all files of one cluster; what is wrong is in `problems`."""
     found = DocumentSet(problems=list(files.refused), all_readable=not files.refused)
+    # One that is too large by itself has an error of its own.
+    sizes = (len(raw) for path, raw in files.contents.items() if is_document(path))
+    if sum(size for size in sizes if size <= BYTES_MAX) > BYTES_OF_ALL_MAX:
+        return _too_much(".", found, f"the documents have more than {BYTES_OF_ALL_MAX} bytes together")
     # What a cluster has of its own comes before what it replaces: `clusters/` before `policies/`.
+    left = DOCUMENTS_MAX
     for path, raw in sorted(files.contents.items()):
         if is_document(path):
-            _read_documents(path, raw, found)
+            left -= _read_documents(path, raw, found)
+            if left < 0:
+                return _too_much(path, found, f"up to here there are more than {DOCUMENTS_MAX} documents")
         elif is_snapshot(path):
             found.problems += snapshot_file_problems(raw, path)
         else:
             found.problems += _stray_file(path)
+    return found
+
+
+def _too_much(path: str, found: DocumentSet, message: str) -> DocumentSet:
+    """No more of it is read: a revision that takes an hour to refuse would keep good ones waiting."""
+    found.all_readable = False
+    fix = "Delete what is not policy, or give each cluster a repository of its own."
+    found.problems.append(problem_at(path, START, "too-much", message, fix))
     return found
 
 
@@ -112,13 +133,14 @@ def _stray_file(path: str) -> Iterator[Problem]:
         yield problem_at(path, START, "not-read", "nothing reads this file", fix, "warning")
 
 
-def _read_documents(path: str, raw: bytes, found: DocumentSet) -> None:
+def _read_documents(path: str, raw: bytes, found: DocumentSet) -> int:
+    """Returns how many there are."""
     try:
         documents = read_yaml(raw, path)
     except InvalidDocumentsError as error:
         found.all_readable = False
         found.problems += error.problems
-        return
+        return 0
     queues = 0
     for document in documents:
         kind = kind_of(document, path)
@@ -135,6 +157,7 @@ def _read_documents(path: str, raw: bytes, found: DocumentSet) -> None:
             )
         if kind in FOLDER_OF_KIND:
             _take(document, kind, path, found)
+    return len(documents)
 
 
 def _misplaced(document: Located, kind: str, path: str) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ ALIASES_MAX = 100
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def check_budgets(text: str, file: str) -> None:
+def check_budgets(text: str, file: str, nodes_max: int = NODES_MAX) -> None:
     """Raise InvalidDocumentsError with the first syntax error, tag or broken budget."""
     depth = nodes = aliases = 0
     try:
@@ -35,7 +35,7 @@ def check_budgets(text: str, file: str) -> None:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
             _refuse_excess(file, place, "too-deep", depth, DEPTH_MAX, "levels of nesting")
-            _refuse_excess(file, place, "too-many-nodes", nodes, NODES_MAX, "values in one file")
+            _refuse_excess(file, place, "too-many-nodes", nodes, nodes_max, "values in one file")
             _refuse_excess(file, place, "too-many-aliases", aliases, ALIASES_MAX, "aliases in one file")
             tag = getattr(event, "tag", None)
             if tag is not None:

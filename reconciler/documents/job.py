@@ -27,6 +27,9 @@ LIMITED_FIX = "Delete nodes, and say with gpuTypes and topology what the tasks n
 
 _ENV_FIX: Final = "Put it into a file of the image, or write it so that it needs one line, as base64 does."
 
+JOB_NODES_MAX: Final = 30_000
+"""Values of a job, with room for 1,000 variables and 100 groups of tasks: what is refused is read with all its places,
+and while that goes on nothing else is."""
 
 ALIKE_MAX: Final = 1_000
 """Documents that are remembered, each of at most 16 kB: many jobs that come differ in their names alone."""
@@ -83,7 +86,7 @@ def _name_validator() -> Validator:
 
 
 def _read_with_places(raw: bytes, file: str) -> NamedJob:
-    documents = read_yaml(raw, file)
+    documents = read_yaml(raw, file, nodes_max=JOB_NODES_MAX)
     if len(documents) != 1:
         found, fix = (
             (f"has {len(documents)} documents", "Submit one file for each job.") if documents else ("is empty", "")

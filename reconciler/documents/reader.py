@@ -32,10 +32,10 @@ class Located:
         return self.key_places.get(path) or self.place(path)
 
 
-def read_yaml(raw: bytes, file: str, bytes_max: int = BYTES_MAX) -> tuple[Located, ...]:
+def read_yaml(raw: bytes, file: str, bytes_max: int = BYTES_MAX, nodes_max: int = NODES_MAX) -> tuple[Located, ...]:
     """Every document of a file that is not empty; raises InvalidDocumentsError with all problems found."""
     text = decode_text(raw, file, bytes_max)
-    check_budgets(text, file)
+    check_budgets(text, file, nodes_max)
     documents = []
     problems: list[Problem] = []
     try:

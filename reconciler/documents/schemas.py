@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 from jsonschema.protocols import Validator
+from jsonschema.validators import extend
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
@@ -54,6 +55,14 @@ KINDS: Final = (
     "CapacityReport",
 )
 
+_Validator: Final[Any] = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    # JSON Schema takes 1e3 and 2.0 for whole numbers; no field here does.
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
+
 
 @cache
 def schema_of(kind: str) -> Schema:
@@ -66,7 +75,8 @@ def schema_of(kind: str) -> Schema:
 @cache
 def validator_of(kind: str) -> Validator:
     """The compiled schema of a kind; raises KeyError for an unknown one."""
-    return Draft202012Validator(schema_of(kind), registry=_registry())
+    made: Validator = _Validator(schema_of(kind), registry=_registry())
+    return made
 
 
 def resolve_reference(schema: Schema, base: str) -> tuple[Schema, str]:

@@ -135,6 +135,8 @@ def _wrong_type(found: _Difference) -> Iterator[_Finding]:
         fix = "Give it a value, or delete the field."
     elif "string" in wanted and isinstance(found.value, bool | int | float):
         fix = _as_text(found)
+    elif wanted == ["integer"] and isinstance(found.value, float) and found.value.is_integer():
+        fix = f"Write it as {int(found.value)}."
     yield found.path, False, "wrong-type", message, fix
 
 

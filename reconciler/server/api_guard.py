@@ -15,7 +15,7 @@ from reconciler.access.code_flow import CodeFlow
 from reconciler.access.oidc import OidcVerifier
 from reconciler.access.policy import AccessPolicy
 from reconciler.access.session_keeper import SessionKeeper
-from reconciler.access.token_file import read_or_make_token
+from reconciler.access.token_file import own_token_source
 from reconciler.access.tokens import UserTokenFile
 from reconciler.api.guard import LOOPBACK_NAMES, Guard
 from reconciler.model.clock import SystemClock
@@ -42,7 +42,7 @@ def doors_of(settings: Settings, access: Callable[[], AccessPolicy | None], sess
     if tokens is not None:
         tokens.check()
     client_secrets.check()
-    token = read_or_make_token(settings.folder.token) if settings.authenticate else None
+    token = own_token_source(settings.folder.token) if settings.authenticate else None
     clock, user = SystemClock(), _user_name()
     identify = Authenticator(access, OidcVerifier(clock), tokens)
     keeper = SessionKeeper(sessions, clock, token, user, tokens, identify)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final, NamedTuple
 
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.access.token_file import read_token
+from reconciler.access.token_file import token_source
 from reconciler.control.control import PolicySource
 from reconciler.control.runner import Condition
 from reconciler.control.use_summary import KnownUse, LatestUse
@@ -73,10 +72,9 @@ def exported_use(
 def _source(on: DcgmSettings) -> UseSource:
     if not on.is_prometheus:
         return ExporterSource(on.url)
-    token = partial(read_token, on.token) if on.token is not None else None
-    if token is not None:
-        token()  # Better found wrong now than by the first question.
-    return PrometheusSource(on.url, on.interval, token)
+    # Better found wrong now than by the first question.
+    tokens = token_source(on.token) if on.token is not None else None
+    return PrometheusSource(on.url, on.interval, None if tokens is None else lambda: tokens()[0])
 
 
 def _holdings(runner: PodRunner) -> Holdings | None:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.access.token_file import read_or_make_token
+from reconciler.access.token_file import own_token_source
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.backtest.observed_files import ObservedFiles
 from reconciler.analysis.showback.budgets import SpendingRecords
@@ -122,7 +122,7 @@ def parts_on_kubernetes(
     desk, alerts = alert_services(folder, store, plane.jobs, history, HOLDER, git.standing, lambda: memory.epoch, log)
     anchors = anchors_of(settings, store, clock, log)
     status, kept = KubernetesStatus(runner.followed, git.standing), PastRecords(*past.records)
-    asked = plane, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
+    asked = plane, git.standing, runner, metrics, desk, git.following, own_token_source(folder.alias_key, "key")
     return Parts(
         replace(services_of(*asked, lambda _, __: None, cluster=status, past=kept, use=use.known), audit=store.audit),
         (

@@ -10,7 +10,7 @@ from functools import partial
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.access.token_file import read_or_make_token
+from reconciler.access.token_file import own_token_source
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.showback.budgets import SpendingRecords
 from reconciler.api.services import PastRecords
@@ -102,10 +102,10 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     runner = _runner(plane, narrow, events, reporter, git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
-    alias_key = read_or_make_token(folder.alias_key, "key")
+    alias_keys = own_token_source(folder.alias_key, "key")
     anchors = anchors_of(settings, store, clock, log)
     place.begin()
-    asked = plane, git.standing, runner, metrics, desk, git.following, alias_key, place.unstartable, place.agents
+    asked = plane, git.standing, runner, metrics, desk, git.following, alias_keys, place.unstartable, place.agents
     told = None, (disks, starts), events.tell, narrow.tell, PastRecords(*_spending(store))
     return Parts(
         replace(services_of(*asked, *told, use=used), audit=store.audit, idle_gpus=idle.of_limits),

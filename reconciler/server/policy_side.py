@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from structlog.typing import FilteringBoundLogger
 
+from reconciler.access.secret_file import SecretFile
 from reconciler.api.git_services import GitServices, Planning
 from reconciler.gitops.review.activation import AsAccepted, FreshPlans, WithinGuardrails
 from reconciler.gitops.review.review_process import review_apart
@@ -23,7 +25,7 @@ from reconciler.protocols.history import History
 from reconciler.server.policy_follower import AcceptedByPeople, PolicyFollower
 from reconciler.server.settings import Settings
 from reconciler.server.shared_policy import SharedPolicy
-from reconciler.server.webhook_secret import read_webhook_secret
+from reconciler.server.webhook_secret import WebhookSecretError, read_webhook_secrets
 from reconciler.store.store import SqlStore
 from solver.model.snapshot import Snapshot
 
@@ -53,7 +55,7 @@ def policy_side(
 
     Raises AllowedSignersError, WebhookSecretError.
     """
-    secret = b"" if settings.webhook_secret is None else read_webhook_secret(settings.webhook_secret)
+    secrets = _webhook_secrets(settings.webhook_secret)
     plans = FreshPlans(snapshot, review_apart)
     standing = _standing(settings, store, clock, plans)
     looked = SharedPolicy(standing, store, holder) if is_shared else standing
@@ -66,9 +68,18 @@ def policy_side(
         lambda: follower.looked_at,
         Planning(store.plans, lambda: plans.made, standing.current),
         RevisionArchive(settings.folder.mirror),
-        secret,
+        secrets,
     )
     return PolicySide(standing, follower, following)
+
+
+def _webhook_secrets(path: Path | None) -> Callable[[], tuple[bytes, ...]]:
+    """What forges sign with, as the file says now. Raises WebhookSecretError."""
+    if path is None:
+        return tuple
+    source = SecretFile(path, read_webhook_secrets, WebhookSecretError)
+    source()  # Better found wrong now than by the first delivery.
+    return source
 
 
 def _standing(settings: Settings, store: SqlStore, clock: Clock, plans: FreshPlans) -> StandingPolicy:

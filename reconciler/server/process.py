@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import replace
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.access.token_file import read_token
+from reconciler.access.token_file import token_source
 from reconciler.api.guard import is_loopback
 from reconciler.api.metrics_server import MetricsServer
 from reconciler.api.server import ApiServer
@@ -47,7 +47,7 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     limits = limits_of(settings)
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
-        parts = _parts(settings, log, closing)
+        parts = _with_transactions(_parts(settings, log, closing))
         doors = doors_of(settings, parts.services.access, parts.store.sessions)
         api = closing.enter_context(_api(settings, limits, parts, doors, log))
         if settings.metrics is not None:
@@ -72,6 +72,11 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
         if not api.alive:
             raise ServerEndedError(f"{api.url}: the API stopped serving. See the log above; start again")
     log.info("stopped")
+
+
+def _with_transactions(parts: Parts) -> Parts:
+    """What a user decides, and the event that says so, are one write."""
+    return replace(parts, services=replace(parts.services, together=parts.store.database.together))
 
 
 def limits_of(settings: Settings) -> ConnectionLimits:
@@ -100,9 +105,8 @@ def _api(
 
 
 def _metrics(on: MetricsSettings, parts: Parts) -> MetricsServer:
-    token = partial(read_token, on.token) if on.token is not None else None
-    if token is not None:
-        token()  # Better found wrong now than by the first scrape.
+    # Better found wrong now than by the first scrape.
+    token = token_source(on.token) if on.token is not None else None
     return MetricsServer(parts.services.metrics.text, on.host, on.port, token)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from reconciler.access.token_file import read_or_make_token
+from reconciler.access.token_file import own_token_source
 from reconciler.alerts.figures import WebhookFigures
 from reconciler.analysis.backtest.observed_files import ObservedFiles
 from reconciler.analysis.traces import TraceUnreadableError
@@ -116,7 +116,7 @@ def parts_beside_slurm(settings: Settings, on: SlurmSettings, log: FilteringBoun
 
     desk, alerts = alert_services(folder, store, jobs, history, HOLDER, git.standing, epoch, log)
     pruning = Pruning(history, store.placements, store.capacities, store.gpu_uses, git.standing, clock, epoch)
-    asked = seen, git.standing, runner, metrics, desk, git.following, read_or_make_token(folder.alias_key, "key")
+    asked = seen, git.standing, runner, metrics, desk, git.following, own_token_source(folder.alias_key, "key")
     return Parts(
         services_of(
             *asked, lambda _, __: None, cluster=_SlurmStatus(observer), use=KnownUse(LatestUse(dict, clock), None)

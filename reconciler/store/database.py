@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import local
 from time import perf_counter
 from typing import Final, Literal, TypeVar
 
@@ -55,6 +56,7 @@ class Database:
         as_found: bool = False,
     ) -> None:
         self.failure: StoreUnusableError | None = None
+        self._block = local()
         self.reserve: DiskReserve | None = None
         self.timed: Callable[[TransactionKind, float], None] = lambda _, __: None
         self.lease_clock: LeaseClock = lease_clock or ("caller" if isinstance(where, Path) else "database")
@@ -96,6 +98,12 @@ class Database:
         end. So no epoch can end in between, what is read before it is written stays true, and numbers rise in the order
         in which they are committed. `counted`: those that look for changes are to see one.
         """
+        joined: Connection | None = getattr(self._block, "connection", None)
+        if joined is not None:
+            if epoch is not None:
+                check_epoch(epoch, joined.execute(_NEWEST_EPOCH).scalar_one())
+            yield joined
+            return
         with self._errors(), self._timing("write"), self._writer.begin() as connection:
             if counted:
                 connection.execute(_COUNT_WRITE)
@@ -107,6 +115,16 @@ class Database:
             yield connection
         if self.reserve is not None:
             self.reserve.refill()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What this thread writes in the block, by whatever store of this database, is one transaction: all of it or nothing."""
+        with self.writing() as connection:
+            self._block.connection = connection
+            try:
+                yield
+            finally:
+                self._block.connection = None
 
     @contextmanager
     def changing_schema(self) -> Iterator[Connection]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
 
+from reconciler.access.secret_file import SecretFile
 from reconciler.protocols.store_errors import StoreUnusableError
 
 BUSY_TIMEOUT_S = 10.0
@@ -55,7 +57,7 @@ def postgresql_url(where: str) -> URL:
 
 
 def postgresql_engine(url: URL, password_file: Path | None) -> Engine:
-    """For PostgreSQL. The password file is read anew for each connection, so that a password may be changed meanwhile."""
+    """For PostgreSQL. The password file is looked at for each connection, so that a password may be changed meanwhile."""
     settings = {name: value for name, value in _TCP.items() if name not in url.query}
     try:
         engine = create_engine(
@@ -67,10 +69,11 @@ def postgresql_engine(url: URL, password_file: Path | None) -> Engine:
             "Install quorate[postgresql]."
         ) from error
     if password_file is not None:
+        passwords = SecretFile(password_file, read_passwords, StoreUnusableError)
 
         @event.listens_for(engine, "do_connect")
-        def _with_password(_: Any, __: Any, ___: Any, parameters: dict[str, Any]) -> None:
-            parameters["password"] = read_password(password_file)
+        def _with_password(dialect: Any, _: Any, given: list[Any], parameters: dict[str, Any]) -> Any:
+            return _connected(dialect, given, parameters, passwords())
 
     event.listen(engine, "connect", _configure_postgresql)
     return engine
@@ -129,18 +132,27 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(connection.get_execution_options().get("quorate_begin", "BEGIN"))
 
 
-def read_password(path: Path) -> str:
-    """The password. Raises StoreUnusableError where the file can't be read, can be read by others, or is empty."""
+def _connected(dialect: Any, given: list[Any], parameters: dict[str, Any], passwords: tuple[str, ...]) -> Any:
+    """A connection with the first password that the server takes: while one is being changed there are two."""
+    for password in passwords[:-1]:
+        # A server that refuses a connection says why in its own language alone, so that any failure may be a refusal.
+        with suppress(dialect.loaded_dbapi.OperationalError):
+            return dialect.connect(*given, **{**parameters, "password": password})
+    return dialect.connect(*given, **{**parameters, "password": passwords[-1]})
+
+
+def read_passwords(path: Path) -> tuple[str, ...]:
+    """Those of a file, one a line. Raises StoreUnusableError where it can't be read, can be read by others, or is empty."""
     try:
         with path.open(encoding="utf-8") as file:
             found = os.fstat(file.fileno())
-            password = file.read().rstrip("\r\n")
+            passwords = tuple(line for line in file.read().splitlines() if line)
     except (OSError, UnicodeDecodeError) as error:
         raise StoreUnusableError(
             f"{path}: the password can't be read ({error}). Name a file of the server's own."
         ) from error
     if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid not in (0, os.geteuid()):
         raise StoreUnusableError(f"{path}: others can read or own this password. Change it, and chmod 600 the file.")
-    if not password:
+    if not passwords:
         raise StoreUnusableError(f"{path}: it is empty. Write the password of the database's user into it.")
-    return password
+    return passwords

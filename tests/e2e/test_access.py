@@ -56,7 +56,7 @@ def test_users_come_by_file_and_by_provider_and_do_what_git_lets_them(
                     ask()
             assert ada.cancel("job").state == "succeeded"
             # Without a line in the file, and without a role in Git, nobody gets in.
-            tokens.write_text("")
+            tokens.write_text("# nobody\n")
             with pytest.raises(NotAuthorisedError, match="no user has this token"):
                 viewer.jobs()
             origin.commit({"policies/access.yaml": ACCESS.replace("group:vision", "group:other") % issuer.url})

@@ -15,13 +15,13 @@ from hack.kubernetes.cluster import Cluster
 from reconciler.kubernetes.client import exec_plugin
 from reconciler.kubernetes.client.api import Api
 from reconciler.kubernetes.client.credentials import TRY_AGAIN_S
-from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
+from reconciler.kubernetes.client.kubeconfig import READ_EVERY_S, from_kubeconfig
 from reconciler.kubernetes.client.pod_exec import PROTOCOL
 from reconciler.kubernetes.client.refusals import CredentialsError, NotAllowedError, UnreachableError
 from reconciler.kubernetes.objects.resource import PODS
 from reconciler.model.clock import SystemClock
 from solver.model.quantities import Instant
-from tests.kubernetes.kubeconfigs import V1, Plugin, account_token, kubeconfig, of, speaking, until, who
+from tests.kubernetes.kubeconfigs import V1, Plugin, account_token, encoded, kubeconfig, of, speaking, until, who
 from tests.kubernetes.sessions import a_namespace, session
 from tests.kubernetes.test_pace import ManualClock
 
@@ -292,6 +292,39 @@ def test_a_plugins_client_certificate_speaks_and_is_renewed(cluster: Cluster, tm
             clock.now_s = HOUR_S + 1
             assert await who(api) == "second"
             assert plugin.runs == 2
+
+    asyncio.run(story())
+
+
+@pytest.mark.kubernetes
+@pytest.mark.parametrize("kind", ["certificate", "token"])
+def test_a_kubeconfig_is_replaced_beneath_a_session(cluster: Cluster, tmp_path: Path, kind: str) -> None:
+    """The session goes on as another user, also on connections that were open; what is half written ends nothing."""
+
+    async def given(admin: Api, namespace: str, name: str) -> tuple[dict[str, str], str]:
+        if kind == "token":
+            token = await account_token(admin, namespace, name)
+            return {"token": token}, f"system:serviceaccount:{namespace}:{name}"
+        certificate, key = cluster.authority.client(name)
+        return {"client-certificate-data": encoded(certificate), "client-key-data": encoded(key)}, name
+
+    async def story() -> None:
+        clock = ManualClock()
+        async with session(cluster) as admin:
+            namespace = await a_namespace(admin)
+            (first, before), (second, after) = [await given(admin, namespace, name) for name in ("first", "second")]
+            path = kubeconfig(tmp_path, of(cluster), first)
+            async with speaking(from_kubeconfig(path, clock)) as api:
+                assert await who(api) == before
+                path.write_text("users: [")
+                clock.now_s += READ_EVERY_S
+                assert [await who(api) for _ in range(3)] == [before] * 3
+                kubeconfig(tmp_path, of(cluster), second, name="next").rename(path)
+                clock.now_s += READ_EVERY_S
+                async with asyncio.timeout(HANGING_S):
+                    while await who(api) != after:
+                        await asyncio.sleep(0)
+                assert [await who(api) for _ in range(3)] == [after] * 3
 
     asyncio.run(story())
 

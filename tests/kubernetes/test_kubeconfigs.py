@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from reconciler.kubernetes.client.credentials import Credentials
-from reconciler.kubernetes.client.kubeconfig import TOKEN_READ_EVERY_S, Kubeconfig, from_kubeconfig, kubeconfig_paths
+from reconciler.kubernetes.client.kubeconfig import READ_EVERY_S, Kubeconfig, from_kubeconfig, kubeconfig_paths
 from reconciler.kubernetes.client.refusals import CredentialsError
 from reconciler.kubernetes.client.transport import KubeTransport
 from reconciler.server.kubernetes_cluster import credentials_of
@@ -210,7 +210,7 @@ def test_a_token_file_is_read_anew_each_minute(tmp_path: Path) -> None:
         await credentials.transport()
         token.write_text("second\n")
         assert await credentials.authorization() == "Bearer first"
-        clock.now_s += TOKEN_READ_EVERY_S
+        clock.now_s += READ_EVERY_S
         headers = [await credentials.authorization()]
         await until(lambda: credentials._header() == "Bearer second")
         headers.append(await credentials.authorization())

@@ -12,6 +12,7 @@ from typing import Final
 
 from cryptography import x509
 
+from reconciler.access.secret_file import SecretFile
 from reconciler.backends.baremetal.certificates import CertificateError, key_pem, new_key, new_root, pem_of, read_key
 from reconciler.backends.baremetal.key_files import KeyFileError, read_private, write_private
 from reconciler.backends.baremetal.roots import Root, roots_in_use
@@ -19,15 +20,13 @@ from solver.model.quantities import Instant
 
 _BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----\n?", re.DOTALL)
 
-_Seen = tuple[int, int, int]
-
 
 class AuthorityFile:
     """Reads the file anew whenever it has changed. Control planes that stand in for each other have the same one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._read: tuple[_Seen, tuple[Root, ...]] | None = None
+        self.source = SecretFile(path, _parsed, KeyFileError)
 
     def make(self, now: Instant) -> None:
         """Write a file with a fresh authority, unless there is one. Raises KeyFileError."""
@@ -41,29 +40,13 @@ class AuthorityFile:
         It signs from one life of a certificate on: until then agents learn of it.
         """
         with self._alone():
-            roots = [*roots_in_use(self.roots(), now), _fresh(now)]
+            roots = [*roots_in_use(_parsed(self.path), now), _fresh(now)]
             self._write(roots)
         return roots
 
     def roots(self) -> Sequence[Root]:
-        """All that are in it. Raises KeyFileError."""
-        try:
-            found = self.path.stat()
-        except OSError as error:
-            raise KeyFileError(f"{self.path}: can't be read: {error.strerror}") from error
-        seen = found.st_ino, found.st_mtime_ns, found.st_size
-        if self._read is None or self._read[0] != seen:
-            self._read = seen, self._parsed(read_private(self.path))
-        return self._read[1]
-
-    def _parsed(self, content: bytes) -> tuple[Root, ...]:
-        try:
-            roots, problem = tuple(_roots(content)), "there is no authority in it"
-        except (ValueError, CertificateError) as error:
-            roots, problem = (), str(error)
-        if not roots:
-            raise KeyFileError(f"{self.path}: {problem}. Restore the file from a backup")
-        return roots
+        """All that are in it; those of before, while it can't be used. Raises KeyFileError."""
+        return self.source()
 
     def _write(self, roots: Sequence[Root]) -> None:
         write_private(self.path, b"".join(key_pem(root.key) + pem_of(root.certificate) for root in roots))
@@ -86,6 +69,18 @@ class AuthorityFile:
 def blocks(pem: bytes) -> Iterator[tuple[str, bytes]]:
     """What a file of PEM has in it: the kind (`CERTIFICATE`) and the whole of each."""
     return ((match[1].decode(), match[0]) for match in _BLOCK.finditer(pem))
+
+
+def _parsed(path: Path) -> tuple[Root, ...]:
+    """Raises KeyFileError."""
+    content = read_private(path)
+    try:
+        roots, problem = tuple(_roots(content)), "there is no authority in it"
+    except (ValueError, CertificateError) as error:
+        roots, problem = (), str(error)
+    if not roots:
+        raise KeyFileError(f"{path}: {problem}. Restore the file from a backup")
+    return roots
 
 
 def _fresh(now: Instant) -> Root:

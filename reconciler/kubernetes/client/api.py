@@ -232,6 +232,8 @@ class Api:
         if self._session.closed:  # what is still at work then has been told to end
             raise UnreachableError(f"{method} {path}: the session is over", sent=False)
         headers = _headers(bearer)
+        if not self._credentials.keeps_connections:
+            headers["Connection"] = "close"
         if body is not None:
             headers["Content-Type"] = media or (_MERGE_PATCH if method == "PATCH" else _JSON)
         # A redirect would take the token to wherever it leads.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Protocol
 
+import structlog
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import kube_config
 
@@ -18,6 +19,8 @@ RENEW_BEFORE_S: Final = 60.0
 """So long before a token ends it is fetched anew, or a fifth of its life where that is shorter; requests go on with the old one."""
 TRY_AGAIN_S: Final = 10.0
 """After a failure, or for a token that the server refuses: a cloud's token service is not asked more often."""
+RETIRE_S: Final = 30.0
+"""So long after another client certificate came no connection is kept: aiohttp closes one that was idle for half of that."""
 RENEW_MIN_S: Final = 1.0
 """A token that has ended when it comes, by a clock that goes wrong, is used for so long; the server decides."""
 
@@ -67,6 +70,7 @@ class Credentials:
         self._asked_s = -inf
         self._renew_s = -inf
         self._ends_s = -inf
+        self._retired_s = -inf
         self._renewing: asyncio.Task[None] | None = None
 
     async def transport(self) -> KubeTransport:
@@ -87,6 +91,11 @@ class Credentials:
         if self._failure and self._clock.monotonic_s() >= self._ends_s:
             raise self._failed()
         return self._header()
+
+    @property
+    def keeps_connections(self) -> bool:
+        """Whether a connection may be used again. Those that are open go by the certificate with which they began."""
+        return self._clock.monotonic_s() >= self._retired_s
 
     async def changed_after(self, refused: str) -> bool:
         """The server refused this header with 401: whether there is another now, or another certificate."""
@@ -113,6 +122,10 @@ class Credentials:
             loaded = await self._source.load()
             self._take(loaded)
         except CredentialsError as error:
+            if self._loaded is not None and str(error) != str(self._failure):
+                structlog.get_logger("quorate").error(
+                    "credentials-unusable", problem=str(error), kept="those of before"
+                )
             self._failure = error
             self._renew_s = self._clock.monotonic_s() + TRY_AGAIN_S
         finally:
@@ -121,16 +134,17 @@ class Credentials:
             kube_config._cleanup_temp_files()
 
     def _take(self, loaded: Loaded) -> None:
-        configuration = loaded.configuration
+        configuration, now_s = loaded.configuration, self._clock.monotonic_s()
+        header, presented = self._header(), self._transport.presented if self._transport else b""
         if self._transport is None:
             self._transport = KubeTransport(configuration, one_connection_each=bool(loaded.certificate))
         else:
             self._transport.renew(configuration)
-        before = (self._header(), self._loaded.certificate if self._loaded else "")
+            if self._transport.presented != presented:
+                self._retired_s = now_s + RETIRE_S
         self._loaded, self._failure = loaded, None
-        if (self._header(), loaded.certificate) != before:
+        if (self._header(), self._transport.presented) != (header, presented):
             self._version += 1
-        now_s = self._clock.monotonic_s()
         self._ends_s = now_s + loaded.ends_s
         early_s = min(RENEW_BEFORE_S, loaded.ends_s / 5)
         self._renew_s = now_s + max(min(loaded.read_again_s, loaded.ends_s - early_s), RENEW_MIN_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,14 +15,15 @@ from kubernetes.aio.config import ConfigException
 from kubernetes.aio.config.dateutil import parse_rfc3339
 from kubernetes.aio.config.kube_config import ConfigNode, FileOrData, KubeConfigLoader
 
+from reconciler.access.secret_file import SecretFile
 from reconciler.kubernetes.client import oidc
 from reconciler.kubernetes.client.credentials import Credentials, Loaded
 from reconciler.kubernetes.client.exec_plugin import ExecPlugin
 from reconciler.kubernetes.client.refusals import CredentialsError
 from reconciler.model.clock import Clock
 
-TOKEN_READ_EVERY_S: Final = 60.0
-"""A `tokenFile` is read again so often, as client-go does."""
+READ_EVERY_S: Final = 60.0
+"""Tokens, certificates and their files are looked at again so often; client-go reads a `tokenFile` as often."""
 
 _LISTS: Final = (("clusters", "cluster"), ("contexts", "context"), ("users", "user"))
 _PATHS: Final = {
@@ -70,13 +72,26 @@ class Kubeconfig:
         several = (paths,) if isinstance(paths, Path) else tuple(paths)
         self._place = ", ".join(str(path) for path in several)
         self._clock = clock
-        self._merged = merge_kubeconfigs(several)
-        self._name = context or self._merged.content.get("current-context")
+        self._asked = context
+        self._sources = [SecretFile(path, _read, CredentialsError) for path in several]
+        self._contents: list[dict[str, Any]] = []
+        self._look()
+
+    def _look(self) -> None:
+        """At the files, if they are others than before. What was refreshed and could not be written stays."""
+        contents = [source() for source in self._sources]
+        if len(contents) == len(self._contents) and all(map(is_, contents, self._contents)):
+            return
+        self._merged = _merged(
+            [(source.path, content) for source, content in zip(self._sources, contents, strict=True)]
+        )
+        self._name = self._asked or self._merged.content.get("current-context")
         self._context = self._named("contexts", "context", self._name)
         self._cluster = self._named("clusters", "cluster", self._context.get("cluster"))
         user = self._context.get("user")
         self._user = self._named("users", "user", user) if user else {}
         self._check()
+        self._contents = contents
 
     def namespace(self) -> str:
         """What the context means where none is named."""
@@ -84,6 +99,7 @@ class Kubeconfig:
 
     async def load(self) -> Loaded:
         """What it says now; runs the plugin, reads the token's file or refreshes the ID token where it has to."""
+        self._look()
         configuration = Configuration()
         loader = _Loader(self._place, self._merged.content, str(self._name), self._clock)
         try:
@@ -98,11 +114,10 @@ class Kubeconfig:
         if loader.refreshed:
             name = str(self._context["user"])
             oidc.keep(self._merged.users_from[name], name, loader.refreshed)
-        read_again = {"read_again_s": TOKEN_READ_EVERY_S} if self._user.get("tokenFile") else {}
-        renewable = any(self._user.get(key) for key in ("exec", "auth-provider", "tokenFile"))
-        return Loaded(
-            configuration, renewable=renewable, ends_s=loader.ends_s, certificate=loader.certificate, **read_again
-        )
+        # Plugins and issuers say when their tokens end; what stands in files may be replaced at any time.
+        told = any(self._user.get(key) for key in ("exec", "auth-provider"))
+        read_again = {} if told else {"read_again_s": READ_EVERY_S}
+        return Loaded(configuration, renewable=True, ends_s=loader.ends_s, certificate=loader.certificate, **read_again)
 
     def _check(self) -> None:
         for key, fix in _FIX.items():
@@ -181,7 +196,7 @@ class _Loader(KubeConfigLoader):
         return int(self._clock.now()) / 1000
 
 
-def merge_kubeconfigs(paths: Sequence[Path]) -> MergedKubeconfig:
+def _merged(files: Sequence[tuple[Path, dict[str, Any]]]) -> MergedKubeconfig:
     """The files as kubectl merges them: the first that names something wins, and paths are seen from the file that names them.
 
     The official merger takes the last current-context, sees a user's files from the cluster's folder, splits paths at `:`, and
@@ -189,8 +204,7 @@ def merge_kubeconfigs(paths: Sequence[Path]) -> MergedKubeconfig:
     """
     content: dict[str, Any] = {"current-context": "", **{several: [] for several, _ in _LISTS}}
     users_from: dict[str, Path] = {}
-    for path in paths:
-        read = _read(path)
+    for path, read in files:
         content["current-context"] = content["current-context"] or read.get("current-context") or ""
         for several, one in _LISTS:
             known = {entry["name"] for entry in content[several]}

@@ -214,7 +214,13 @@ class Storage:
         except StorageUnusableError:
             raise
         except Exception as error:  # each driver has errors of its own
+            self._begin_anew()
             raise StorageUnusableError(self.url, error) from error
+
+    def _begin_anew(self) -> None:
+        """Drivers are kept by fsspec, with the credentials that they found first; those may have been replaced since."""
+        if not self._local:
+            type(self._fs).clear_instance_cache()
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root

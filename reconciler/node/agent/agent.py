@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -13,11 +14,12 @@ from structlog.typing import FilteringBoundLogger
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
+from reconciler.access.secret_file import SecretFile
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE
 from reconciler.backends.baremetal.key_files import KeyFileError
 from reconciler.backends.baremetal.wire import AGENT_PATH, FEATURES_HEADER, GPU_USE, MESSAGE_BYTES_MAX
 from reconciler.model.clock import Clock
-from reconciler.node.agent.identity import AgentIdentity
+from reconciler.node.agent.identity import AgentIdentity, read_identity
 from reconciler.node.agent.join import ControlPlaneUnreachableError, JoinRefusedError, renew
 from reconciler.node.agent.order_handler import OrderHandler
 from reconciler.node.agent.pace import AgentPace
@@ -51,13 +53,23 @@ class NodeAgent:
     ) -> None:
         self._orders = orders
         self._servers = servers
-        self._identity = identity
+        self._node = identity.node
+        self._identities = SecretFile(identity.path, self._read, KeyFileError, identity)
         self._log = log
         self._address = address
         self._pace = pace
         self._chance = chance or random.SystemRandom()
         self._clock = clock
         self._worker = ThreadPoolExecutor(1, "orders")
+
+    def _read(self, path: Path) -> AgentIdentity:
+        """As the file has it: this agent renews it, and an operator may join the node anew. Raises KeyFileError."""
+        found = read_identity(path)
+        if found.node != self._node:
+            raise KeyFileError(
+                f"{path}: it is {found.node}'s, and this agent is that of {self._node}. Put it back, or restart"
+            )
+        return found
 
     async def run(self) -> None:
         """Connect, and renew the certificate in its time."""
@@ -78,9 +90,10 @@ class NodeAgent:
         """Get the next certificate when it is time. Open connections go on with the one they have."""
         while True:
             await asyncio.sleep(RENEWAL_EVERY_S * (0.5 + self._chance.random()))
-            for host, port in self._servers if self._clock.now() >= self._identity.renew_at else ():
+            identity = self._identities()
+            for host, port in self._servers if self._clock.now() >= identity.renew_at else ():
                 try:
-                    self._identity = await asyncio.to_thread(renew, host, port, self._identity)
+                    await asyncio.to_thread(renew, host, port, identity)
                     break
                 except (ControlPlaneUnreachableError, JoinRefusedError, KeyFileError) as error:
                     self._log.warning("certificate-not-renewed", server=f"{host}:{port}", message=str(error))
@@ -93,7 +106,7 @@ class NodeAgent:
             async with connect(
                 f"wss://{host}:{port}{AGENT_PATH}",
                 additional_headers={FEATURES_HEADER: GPU_USE},
-                ssl=self._identity.client_context(),
+                ssl=self._identities().client_context(),
                 server_hostname=CONTROL_PLANE,
                 proxy=None,
                 compression=None,

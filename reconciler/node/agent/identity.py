@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from cryptography import x509
 
 from reconciler.backends.baremetal.authority_file import blocks
-from reconciler.backends.baremetal.certificates import LIFE, CertificateError, NodeIdentity, identity_of, read_key
+from reconciler.backends.baremetal.certificates import LIFE, CertificateError, Key, NodeIdentity, identity_of, read_key
 from reconciler.backends.baremetal.key_files import KeyFileError, read_private
 from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
@@ -23,6 +24,7 @@ SPREAD_MS: Final = LIFE // 10
 class AgentIdentity:
     """What is in the file: the key and its certificate, then the certificates of the authorities.
 
+    `pem`: all of it, so that a file that is damaged later takes nothing away.
     `renew_at`: when to ask for the next certificate; the answer replaces the file.
     """
 
@@ -30,11 +32,17 @@ class AgentIdentity:
     certificate: x509.Certificate
     says: NodeIdentity
     authorities: bytes
+    pem: bytes = field(repr=False)
 
     @property
     def node(self) -> NodeName:
         """The node that the agent speaks for."""
         return self.says.node
+
+    @property
+    def key(self) -> Key:
+        """What it proves itself with."""
+        return read_key(self.pem)
 
     @property
     def renew_at(self) -> Instant:
@@ -48,7 +56,11 @@ class AgentIdentity:
         """
         context = client_context(self.authorities)
         try:
-            context.load_cert_chain(self.path)
+            # The library reads keys from files alone. This one is its owner's, and gone with the block.
+            with tempfile.NamedTemporaryFile("wb", prefix="quorate-") as file:
+                file.write(self.pem)
+                file.flush()
+                context.load_cert_chain(file.name)
         except (OSError, ssl.SSLError) as error:
             raise KeyFileError(f"{self.path}: holds no key with its certificate. Delete it and join again") from error
         return context
@@ -78,7 +90,7 @@ def _identity(path: Path, content: bytes) -> AgentIdentity:
     certificate = x509.load_pem_x509_certificate(certificates[0])
     if read_key(content).public_key() != certificate.public_key():
         raise CertificateError("its certificate is another key's")
-    return AgentIdentity(path, certificate, identity_of(certificate), b"".join(certificates[1:]))
+    return AgentIdentity(path, certificate, identity_of(certificate), b"".join(certificates[1:]), content)
 
 
 def renewal_time(number: int, until: Instant) -> Instant:

@@ -79,7 +79,7 @@ def renew(host: str, port: int, identity: AgentIdentity) -> AgentIdentity:
 
     Raises JoinRefusedError, ControlPlaneUnreachableError, KeyFileError.
     """
-    before, key = _key_in(identity.path), new_key()
+    before, key = identity.key, new_key()
     request = pem_of_request(identity.node, key)
     signature = base64.b64encode(before.sign(request.encode(), ec.ECDSA(hashes.SHA256()))).decode()
     asked = RenewalAsked(pem_of(identity.certificate).decode(), request, signature)

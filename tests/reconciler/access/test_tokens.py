@@ -31,10 +31,11 @@ def test_a_line_that_is_deleted_lets_nobody_in_any_more(tmp_path: Path) -> None:
     token, other = create_token(path, "ada"), create_token(path, "bob")
     known = UserTokenFile(path)
     assert known.caller(token) is not None
-    path.write_text("# one line\n\n" + path.read_text().splitlines()[1])
+    path.write_text("# one line\n\n" + path.read_text().splitlines()[1] + "\n")
     assert known.caller(token) is None
     assert known.caller(other) == Caller("bob")
     # What is appended to a file without a last line break begins a line of its own.
+    path.write_text(path.read_text().rstrip())
     third = create_token(path, "eve")
     assert (known.caller(third), known.caller(other)) == (Caller("eve"), Caller("bob"))
 

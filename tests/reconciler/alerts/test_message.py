@@ -16,7 +16,7 @@ from reconciler.alerts.kinds import kind_of
 from reconciler.alerts.message import Message, headers_of, message_of
 from reconciler.alerts.policy import AlertPolicy, Webhook
 from reconciler.alerts.post import retry_after
-from reconciler.alerts.secret_files import SecretFileError, read_key, read_secret
+from reconciler.alerts.secret_files import SecretFileError, read_keys, read_secret
 from reconciler.model.job_record import JobRecord
 from reconciler.model.webhook_delivery import BACKOFF_MAX, RETRY_AFTER_MAX, DeliveryResult, DeliveryState
 from reconciler.protocols.history import Event, KeptEvent
@@ -86,19 +86,30 @@ def test_the_signature_is_the_one_of_standard_webhooks() -> None:
     """The example of the specification and of its libraries."""
     message = Message("msg_p5jXN8AQM9LWM0D4loKWxJek", "application/json", b'{"test": 2432232314}')
     key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-    headers = headers_of(message, Instant(1_614_265_330_000), key, {})
+    headers = headers_of(message, Instant(1_614_265_330_000), (key,), {})
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
 def test_a_receiver_can_verify_what_came() -> None:
     key = b"k" * 32
     message = message_of(ALERT, Webhook("w"), STORE)
-    headers = headers_of(message, NOW, key, {"X-Cluster": "one"})
+    headers = headers_of(message, NOW, (key,), {"X-Cluster": "one"})
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + message.body
     expected = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
     assert headers["webhook-signature"] == f"v1,{expected}"
     assert headers["X-Cluster"] == "one"
-    assert "webhook-signature" not in headers_of(message, NOW, None, {})
+    assert "webhook-signature" not in headers_of(message, NOW, (), {})
+
+
+def test_while_a_key_is_changed_messages_are_signed_with_both(tmp_path: Path) -> None:
+    """So that a receiver may take the new one at any time in between."""
+    path, keys = tmp_path / "key", (b"k" * 32, b"n" * 32)
+    path.write_text("".join(f"whsec_{base64.b64encode(key).decode()}\n" for key in keys))
+    path.chmod(0o600)
+    assert read_keys(tmp_path, "key") == keys
+    message = message_of(ALERT, Webhook("w"), STORE)
+    both = headers_of(message, NOW, keys, {})["webhook-signature"].split(" ")
+    assert both == [headers_of(message, NOW, (key,), {})["webhook-signature"] for key in keys]
 
 
 @pytest.mark.parametrize(
@@ -182,10 +193,10 @@ def test_a_key_is_read_from_a_file_that_is_its_owners_alone(tmp_path: Path) -> N
     key = tmp_path / "key"
     key.write_text("whsec_" + base64.b64encode(b"k" * 32).decode() + "\n")
     key.chmod(0o600)
-    assert read_key(tmp_path, "key") == b"k" * 32
+    assert read_keys(tmp_path, "key") == (b"k" * 32,)
     key.chmod(0o640)
     with pytest.raises(SecretFileError, match="others can read or own key"):
-        read_key(tmp_path, "key")
+        read_keys(tmp_path, "key")
 
 
 @pytest.mark.parametrize("text", ["hunter2-hunter2", "whsec_aHVudGVyMg==", "whsec_!!!", "", "x" * 5_000])
@@ -194,7 +205,7 @@ def test_what_is_no_key_is_refused_and_never_shown(tmp_path: Path, text: str) ->
     key.write_text(text)
     key.chmod(0o600)
     with pytest.raises(SecretFileError) as refused:
-        read_key(tmp_path, "key")
+        read_keys(tmp_path, "key")
     assert "unter" not in str(refused.value)
     assert "aHVud" not in str(refused.value)
 

@@ -99,7 +99,7 @@ class Site:
     looks: int = 0
     told: PolicyStatus = IN_FORCE
     revision: str = REVISION
-    webhook_secret: bytes = WEBHOOK_SECRET
+    webhook_secrets: tuple[bytes, ...] = (WEBHOOK_SECRET,)
     planned: Review | None = None
     broken_limits: tuple[BrokenLimit, ...] = ()
     followed: tuple[FollowedKind, ...] = ()
@@ -156,14 +156,15 @@ class Site:
                 lambda: None,
                 Planning(self.store.plans, lambda: self.planned, lambda: self.in_force),
                 RevisionArchive(self.secrets / "mirror.git"),
-                self.webhook_secret,
+                lambda: self.webhook_secrets,
             ),
-            alias_key="k" * 43,
+            alias_keys=lambda: ("k" * 43,),
             access=lambda: self.access,
             agents=self.agents,
             placements=self.store.placements,
             past=PastRecords(self.store.placements, self.store.capacities, self.store.past_jobs),
             audit=self.store.audit,
+            together=self.store.database.together,
             use=KnownUse(
                 LatestUse(lambda: self.minutes, SystemClock()), self.store.gpu_uses if self.keeps_use else None
             ),

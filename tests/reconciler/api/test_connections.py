@@ -148,7 +148,7 @@ def test_a_body_that_comes_fast_enough_is_waited_for(site: Site) -> None:
 
 
 def test_a_body_of_a_webhook_is_not_waited_for_where_none_is_heard(site: Site) -> None:
-    site.webhook_secret = b""
+    site.webhook_secrets = ()
     with serving(site) as server, opened(server, posting(1_000_000)) as connection:
         assert connection.recv(65536).startswith(b"HTTP/1.1 404 ")
 

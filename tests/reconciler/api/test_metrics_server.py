@@ -22,10 +22,10 @@ class Secret:
     token = TOKEN
     broken = False
 
-    def read(self) -> str:
+    def read(self) -> tuple[str, ...]:
         if self.broken:
             raise TokenFileError("/secret/path: the token can't be read")
-        return self.token
+        return (self.token,)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.api.guard import Guard
+from reconciler.api.job_reader import PAGE_MAX
 from reconciler.api.job_routes import BODY_BYTES_MAX
 from reconciler.api.payloads import HeldDevice
 from reconciler.api.problems import NotReadyError, RequestRefusedError
@@ -19,7 +20,7 @@ from reconciler.client import ApiError, Client, NotAuthorisedError, ServerUnreac
 from reconciler.control.queue_use import queue_uses
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.model.facts import GpuFacts, NodeFacts
-from reconciler.model.job_groups import NewJob
+from reconciler.model.job_groups import NewJob, Submission
 from reconciler.model.job_record import JobOutcome
 from reconciler.model.queue_line import QueueLine
 from reconciler.protocols.history import Event
@@ -133,6 +134,16 @@ def test_jobs_are_listed_newest_first_with_what_they_hold(site: Site, client: Cl
     assert (first.name, first.state, first.attempt, first.tasks) == ("first", "starting", 1, (task,))
     assert (second.name, second.state, second.tasks) == ("second", "queued", ())
     assert [view.name for view in client.jobs(limit=1).items] == ["second"]
+
+
+def test_a_page_has_a_thousand_jobs_at_most_and_the_next_one_the_rest(client: Client, site: Site) -> None:
+    """A larger one would take the server seconds, and whoever else asks meanwhile."""
+    asked = [Submission(JobName(f"j{number}"), spec(), "alice", NOW.after(number)) for number in range(PAGE_MAX + 5)]
+    site.store.jobs.submit_each(asked)
+    first = client.jobs(limit=10_000)
+    rest = client.jobs(10_000, first.next)
+    assert (len(first.items), len(rest.items), rest.next) == (PAGE_MAX, 5, "")
+    assert {view.name for view in (*first.items, *rest.items)} == {each.name for each in asked}
 
 
 def test_why_says_how_far_apart_a_job_runs_as_soon_as_nodes_are_known(site: Site, client: Client) -> None:

@@ -95,7 +95,7 @@ def test_a_delivery_says_nothing_about_where_to_fetch_from_and_opens_no_other_ro
 
 
 def test_without_a_secret_no_delivery_is_heard(site: Site) -> None:
-    site.webhook_secret = b""
+    site.webhook_secrets = ()
     with ApiServer(site.services(), Guard(TOKEN, user="alice")) as server:
         for forge, headers in (("github", github(PUSH, secret=b"")), ("gitlab", gitlab(token=""))):
             answered = deliver(server, forge, PUSH, headers)

@@ -14,7 +14,7 @@ import pytest
 from reconciler.cli.exits import ExitCode
 from reconciler.protocols.store_errors import StoreUnusableError
 from reconciler.server.folder import StateFolder
-from reconciler.store.engines import read_password
+from reconciler.store.engines import read_passwords
 from reconciler.store.schema import SCHEMA_VERSION
 from reconciler.store.store import open_store
 from solver.model.workload import JobName
@@ -156,16 +156,16 @@ def test_two_stores_are_one_too_many(quorate: Quorate, state: Path) -> None:
 def test_a_password_comes_from_a_file_of_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "password"
     with pytest.raises(StoreUnusableError, match="can't be read"):
-        read_password(path)
+        read_passwords(path)
     path.write_text(f"{SECRET}\n")
     path.chmod(0o644)
     with pytest.raises(StoreUnusableError, match="chmod 600"):
-        read_password(path)
+        read_passwords(path)
     path.chmod(0o600)
-    assert read_password(path) == SECRET
+    assert read_passwords(path) == (SECRET,)
     path.write_text("\n")
     with pytest.raises(StoreUnusableError, match="it is empty"):
-        read_password(path)
+        read_passwords(path)
 
 
 def version_in(state: Path) -> int:

@@ -114,7 +114,7 @@ def test_a_message_says_what_to_do() -> None:
     [
         ("{weight: '2'}", "spec.weight is the text '2', expected a whole number."),
         ("{weight: 2.5}", "spec.weight is 2.5, expected a whole number."),
-        ("{weight: 2.0}", "Expected `int`, got `float`."),
+        ("{weight: 2.0}", "spec.weight is 2.0, expected a whole number. Write it as 2."),
         ("{weight: true}", "spec.weight is true, expected a whole number."),
         ("{weight: }", "spec.weight is empty, expected a whole number. Give it a value, or delete the field."),
         ("{parent: 7}", 'spec.parent is 7, expected name. Quote it: "7".'),

@@ -107,7 +107,7 @@ def test_what_the_api_is_told_before_the_first_round(tmp_path: Path) -> None:
         )
         use = KnownUse(LatestUse(dict, site.clock), None)
         told = site.only_plane, standing, runner, Metrics(), desk, following
-        services = services_of(*told, "k" * 43, Terms().unstartable, use=use)
+        services = services_of(*told, lambda: ("k" * 43,), Terms().unstartable, use=use)
         assert services.verdict(JobName("job")) is None
         with pytest.raises(NotReadyError, match="not decided a round yet: beginning"):
             services.snapshot()

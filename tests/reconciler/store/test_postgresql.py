@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import create_engine, make_url, text
 
 from hack.postgresql.server import private_server
 from reconciler.protocols.backend import StaleEpochError
@@ -17,6 +18,7 @@ from reconciler.protocols.ledger import NotLeaderError
 from reconciler.protocols.store_errors import StoreUnreachableError, StoreUnusableError
 from reconciler.store import engines
 from reconciler.store.database import Database
+from reconciler.store.engines import postgresql_url
 from reconciler.store.store import SqlStore, open_store
 from solver.milp.highs import optimise
 from solver.model.quantities import Duration, Instant
@@ -93,6 +95,49 @@ def test_who_is_held_up_in_a_transaction_keeps_nobody_waiting_for_long(
         held_up.ledger.claim(epoch, claim, intent_of(claim))
     held_up.close()
     successor.close()
+
+
+def test_a_password_is_changed_beneath_a_store(url: str, tmp_path: Path) -> None:
+    """While it is changed the file has both, so that it does not matter which of the two the server takes at a moment."""
+    made, path, user = make_url(url), tmp_path / "password", f"rotated_{uuid.uuid4().hex}"
+    admin = create_engine(postgresql_url(url), isolation_level="AUTOCOMMIT")
+
+    def has(password: str) -> None:
+        with admin.connect() as connection:
+            connection.execute(text(f"ALTER ROLE {user} PASSWORD '{password}'"))
+            connection.execute(
+                text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = :u"), {"u": user}
+            )
+
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE ROLE {user} LOGIN SUPERUSER"))
+    try:
+        has("first")
+        path.touch(mode=0o600)
+        path.write_text("first\n")
+        store = open_store(made.set(username=user, password=None).render_as_string(), path)
+        for step in (
+            lambda: path.write_text("second\nfirst\n"),
+            lambda: has("second"),
+            lambda: path.write_text("second\n"),
+        ):
+            step()
+            store.database.engine.dispose()
+            assert store.ledger.leader() == ""
+        path.write_text("")
+        store.database.engine.dispose()
+        assert store.ledger.leader() == "", "a file that is empty for a moment ends nothing"
+        has("third")
+        with pytest.raises(StoreUnreachableError):
+            store.ledger.leader()
+        path.write_text("third\n")
+        assert store.ledger.leader() == ""
+        store.close()
+    finally:
+        with admin.connect() as connection:
+            connection.execute(text(f"DROP OWNED BY {user} CASCADE"))
+            connection.execute(text(f"DROP ROLE {user}"))
+        admin.dispose()
 
 
 def test_a_lost_connection_is_made_again(url: str) -> None:

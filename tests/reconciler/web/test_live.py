@@ -260,7 +260,7 @@ def test_it_ends_with_the_line_of_the_token_and_with_the_role(served: Console) -
         served.site.access = viewers
         with stream(browser) as told:
             next(told)
-            rewrite(served.tokens, "")
+            rewrite(served.tokens, "# nobody\n")
             assert ends(told)["message"] == "what you signed in with is no longer good"
         assert browser.get("/live").json()["code"] == "session-over"
 

@@ -104,7 +104,7 @@ def test_a_session_ends_with_the_line_of_its_token(console: Console) -> None:
         rewrite(console.tokens, console.tokens.read_text().replace(" ada", " eve"))
         # Eve has no role: it is the line that says whose token this is.
         assert browser.get("/").status_code == 403
-        rewrite(console.tokens, "")
+        rewrite(console.tokens, "# nobody\n")
         assert browser.get("/").status_code == 303
 
 

@@ -198,7 +198,7 @@ def test_rotation_is_seen_without_a_restart(trust: Trust) -> None:
 
 def test_the_authority_is_made_once_and_its_owners_alone(tmp_path: Path) -> None:
     file = AuthorityFile(tmp_path / "agents" / "authority.pem")
-    with pytest.raises(KeyFileError, match="can't be read"):
+    with pytest.raises(KeyFileError, match="can't be used"):
         file.roots()
     file.make(NOW)
     first = file.roots()[0].certificate

@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from reconciler.backends.baremetal.authority_file import AuthorityFile
 from reconciler.backends.baremetal.certificates import CONTROL_PLANE, key_pem, new_key, pem_of, read_key
 from reconciler.backends.baremetal.enrolment import Enrolment
-from reconciler.backends.baremetal.join_wire import Asked, Issued, JoinAsked, NotIssued, RenewalAsked
+from reconciler.backends.baremetal.join_wire import ROOTS_PATH, Asked, Issued, JoinAsked, NotIssued, RenewalAsked
 from reconciler.backends.baremetal.key_files import KeyFileError
 from reconciler.node.agent.identity import AgentIdentity, read_identity, renewal_time
 from reconciler.node.agent.join import ControlPlaneUnreachableError, JoinRefusedError, join, pem_of_request, renew
@@ -215,8 +215,37 @@ def test_an_identity_that_others_can_read_is_not_used(trust: Trust, port: int, t
 def test_a_file_that_was_damaged_since_is_no_end_of_the_agent(trust: Trust, port: int, tmp_path: Path) -> None:
     identity = join(HOST, port, trust.token(), tmp_path / "agent" / "identity.pem")
     identity.path.write_text("no key")
-    with pytest.raises(KeyFileError, match="there is no private key in it"):
-        renew(HOST, port, identity)
+    assert who(port, identity) == NODE
+    renewed = renew(HOST, port, identity)
+    assert read_identity(identity.path) == renewed
+
+
+def test_a_new_certificate_is_served_to_new_connections_and_old_ones_live_on(trust: Trust, port: int) -> None:
+    """Also while the authority's file is half written: what was read of it before goes on."""
+    trust.joined()
+    first, before = shown(port)
+    whole = trust.file.path.read_bytes()
+    trust.file.path.write_bytes(whole[:300])
+    trust.clock.moved = DAY
+    second, after = shown(port)
+    assert (after != before, trust.authority.node_of(der(trust.certificate(new_key())))) == (True, NODE)
+    assert [asked_for_roots(each) for each in (first, second)] == [b"HTTP/1.1 200 OK"] * 2
+    trust.file.path.write_bytes(whole)
+    assert len(trust.file.rotate(trust.clock.now())) == 2
+
+
+def shown(port: int) -> tuple[ssl.SSLSocket, bytes]:
+    """A connection, and the certificate that the control plane showed for it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    opened = context.wrap_socket(socket.create_connection((HOST, port)), server_hostname="quorate")
+    return opened, opened.getpeercert(binary_form=True) or b""
+
+
+def asked_for_roots(opened: ssl.SSLSocket) -> bytes:
+    with opened:
+        opened.sendall(f"GET {ROOTS_PATH} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        return opened.recv(65536).partition(b"\r\n")[0]
 
 
 def test_renewals_are_spread_around_half_of_the_life() -> None:
