@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from reconciler.control.garbage_collection import filling, seldom
 from tests.drawn import DRAWING, worlds
 
 POSTGRESQL_URL = "QUORATE_TEST_POSTGRESQL"
@@ -36,6 +38,14 @@ def pytest_configure(config: pytest.Config) -> None:
         "chosen", worlds(100), derandomize=not explored, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("chosen")
+    seldom()  # as `quorate run` does
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests stay until the end: no search for garbage looks at them, each of which would take longer than most tests."""
+    with filling():
+        return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
