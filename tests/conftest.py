@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Modules and tests stay until the end: no search for garbage looks at them, each of which would take longer than most tests."""
+    """Modules and tests stay until the end: no search for garbage looks at them, which takes longer than most tests do."""
     with filling():
         return (yield)
 
