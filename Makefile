@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Bytecode is kept, also where the environment forbids it: tests start hundreds of processes, each of which would compile all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo demo-console docs test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors mutants check check-modules supply-chain image release format clean
+.PHONY: install install-console demo demo-console docs test test-thorough test-long test-kubernetes test-postgresql test-postgresql-long test-console test-floors mutants check check-modules supply-chain image release format clean
 
 install: $(VENV)/.installed
 
@@ -38,9 +38,11 @@ test-postgresql-long: $(VENV)/.installed-dev
 	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -n 2 --dist worksteal -m "postgresql and long" tests/e2e tests/failover
 
 # In a real browser, Debian's Chromium: docs/console.md. What it saw lies in build/console.
-test-console: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group console
+test-console: install-console
 	$(BIN)/python -m pytest -n 1 -m console tests/console
+
+# What that needs beside the rest: a driver of browsers, and a judge of what everybody can use.
+install-console: $(VENV)/.installed-console
 
 # With the oldest versions of everything that pyproject.toml allows: whether its floors are true.
 test-floors:
@@ -106,6 +108,10 @@ $(VENV)/.installed: pyproject.toml $(VENV)/constraints.txt
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --group dev
+	touch $@
+
+$(VENV)/.installed-console: pyproject.toml $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --group console
 	touch $@
 
 clean:

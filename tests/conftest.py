@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from reconciler.control.garbage_collection import filling, seldom
 from tests.drawn import DRAWING, worlds
 
 POSTGRESQL_URL = "QUORATE_TEST_POSTGRESQL"
+
+IN_MEMORY = Path("/dev/shm")
+ROOM_BYTES = 4_000_000_000
+TEMPORARY = "PYTEST_DEBUG_TEMPROOT"
+"""By which pytest is told where folders of tests shall lie."""
 
 # A slow machine is no failure: no test asserts seconds, hypothesis's own limit per example included. The same commit always draws
 # the same examples, so that whoever broke something sees it; `--explore` draws others each time, to look for more.
@@ -29,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["COLUMNS"] = "80"
     for name in ("LINES", "NO_COLOR", "FORCE_COLOR"):
         os.environ.pop(name, None)
+    if IN_MEMORY.is_mount() and shutil.disk_usage(IN_MEMORY).free >= ROOM_BYTES:
+        # A commit to SQLite takes 0.2 ms there, and waits 5 ms for a busy disk: tests make many thousands.
+        os.environ.setdefault(TEMPORARY, str(IN_MEMORY))
     if config.getoption("--all-worlds"):
         DRAWING.everything = True
     explored = bool(config.getoption("--explore"))
@@ -36,6 +48,14 @@ def pytest_configure(config: pytest.Config) -> None:
         "chosen", worlds(100), derandomize=not explored, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("chosen")
+    seldom()  # as `quorate run` does
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests stay until the end: no search for garbage looks at them, which takes longer than most tests do."""
+    with filling():
+        return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

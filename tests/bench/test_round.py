@@ -92,7 +92,7 @@ def geometry_spec(known: MigGeometry) -> dict[str, object]:
 
 
 def test_a_seed_decides_everything_but_the_time() -> None:
-    first, second = (ran("--case", "4k", "--smaller", "8") for _ in range(2))
+    first, second = (ran("--case", "4k", "--smaller", "32", "--program-s", "600") for _ in range(2))
     for found in (first, second):
         for name in TIMES:
             del found[name]
@@ -123,14 +123,14 @@ def assert_complete(found: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_case_says_all(case: str) -> None:
-    found = ran("--case", case, "--smaller", "200")
+    found = ran("--case", case, "--smaller", "200", "--pace-s", "1", "--program-s", "1")
     assert_complete(found)
     assert (found["case"], found["warm_p50_s"] is not None) == (case, CASES[case].rounds > 0)
     assert (found["warm_gaps"] is None) == (found["warm_p99_s"] is None)
 
 
 def test_who_cannot_wait_is_decided_while_others_come() -> None:
-    found = ran("--case", "arrival", "--smaller", "16", "--pace-s", "4", "--program-s", "0")
+    found = ran("--case", "arrival", "--smaller", "16", "--pace-s", "1", "--program-s", "0")
     more = found["more"]
     assert isinstance(more, dict)
     assert more["urgent"] == 3

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import cycle
 from threading import Thread
 from typing import Any
 
@@ -31,6 +33,15 @@ class FakeClock:
         return self.s
 
 
+_NUMBERS = cycle(range(8))
+
+
+@cache
+def _rsa_key(_: int) -> rsa.RSAPrivateKey:
+    """Made once for all tests; those of one test differ, as it needs fewer than eight."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
 class Issuer:
     """Serves its discovery document and keys; `asked` counts how often for keys. `down` makes it fail."""
 
@@ -43,7 +54,7 @@ class Issuer:
         self.add_rsa("one")
 
     def add_rsa(self, kid: str) -> None:
-        self.keys[kid] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.keys[kid] = _rsa_key(next(_NUMBERS))
 
     def add_ec(self, kid: str) -> None:
         self.keys[kid] = ec.generate_private_key(ec.SECP256R1())

@@ -41,8 +41,8 @@ def submit(
 
 
 def minutes(site: Site, count: int) -> None:
-    for _ in range(count * 2):
-        site.one_pass(30)
+    for _ in range(count):
+        site.one_pass(MINUTE)
 
 
 def ended(site: Site) -> tuple[str, str]:
