@@ -9,6 +9,7 @@ from operator import is_
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
 import yaml
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException
@@ -78,10 +79,24 @@ class Kubeconfig:
         self._look()
 
     def _look(self) -> None:
-        """At the files, if they are others than before. What was refreshed and could not be written stays."""
-        contents = [source() for source in self._sources]
+        """At the files, if they are others than before: what is wrong with them by now leaves what they said before in force.
+
+        What was refreshed and could not be written stays.
+        """
+        contents, before = [source() for source in self._sources], dict(vars(self))
         if len(contents) == len(self._contents) and all(map(is_, contents, self._contents)):
             return
+        try:
+            self._take(contents)
+        except CredentialsError as error:
+            if not self._contents:
+                raise
+            vars(self).update(before)
+            told = {"file": self._place, "problem": str(error), "kept": "what they said before"}
+            structlog.get_logger("quorate").error("secret-unusable", **told)
+        self._contents = contents
+
+    def _take(self, contents: Sequence[dict[str, Any]]) -> None:
         self._merged = _merged(
             [(source.path, content) for source, content in zip(self._sources, contents, strict=True)]
         )
@@ -91,7 +106,6 @@ class Kubeconfig:
         user = self._context.get("user")
         self._user = self._named("users", "user", user) if user else {}
         self._check()
-        self._contents = contents
 
     def namespace(self) -> str:
         """What the context means where none is named."""

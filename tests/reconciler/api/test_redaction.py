@@ -12,6 +12,7 @@ from solver.model.workload import Container, JobSpec, QueueName, SecretUse, Task
 OPEN = {
     "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type", "data",
     "idle_limit", "depends_on", "array", "retry_policy", "time_limit_warning", "stuck", "terminal",
+    "finish_by",
 }  # fmt: skip
 OPEN_IN_GROUPS = {"name", "replicas", "shape", "min_replicas", "topology", "rejoin", "launcher", "nodes"}
 """What everybody may read who sees the job. What is the team's own is left out by reconciler/api/redaction.py."""

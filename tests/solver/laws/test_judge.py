@@ -67,6 +67,13 @@ FIRES = {
             ("start a2 n1; start a3 n1",),
         ),
     ),
+    "shared-waits": (
+        Shown(
+            "strangers hold what two queues have in common",
+            "nodes n1=2; queue x shared 2; queue x1 in x 0; queue x2 in x 0; queue b 0; run b1 b 2@n1 for 90m; "
+            "wait a1 x1 2 for 9m",
+        ),
+    ),
     "share-waits": (
         Shown(
             "a queue at its share has the cheaper victims",
@@ -235,6 +242,17 @@ FIRES = {
 }
 
 SILENT = {
+    "shared-waits": (
+        Shown(
+            "the other of the two has it",
+            "nodes n1=2; queue x shared 2; queue x1 in x 0; queue x2 in x 0; queue b 0; run a1 x1 2@n1 for 90m; "
+            "wait a2 x2 1 for 9m",
+        ),
+        Shown(
+            "strangers are inside their own guarantee",
+            "nodes n1=2; queue x shared 2; queue x1 in x 0; queue b 2; run b1 b 2@n1 for 90m; wait a1 x1 2 for 9m",
+        ),
+    ),
     "entitled-waits": (
         Shown("others are inside as well", LENT.replace("queue b 0", "queue b 2").replace("run b1 b 2", "run b1 a 2")),
         Shown(
