@@ -20,7 +20,7 @@ from reconciler.protocols.job_source import DuplicateJobError
 from solver.model.cluster import GpuType
 from solver.model.document import digest
 from solver.model.quantities import Duration
-from solver.model.workload import JobName, JobSpec, QueueName, SecretUse
+from solver.model.workload import Job, JobName, JobSpec, QueueName, SecretUse
 from solver.plan.reason import sentence
 from solver.round.advice import what_would_fit
 
@@ -110,7 +110,6 @@ def require_admissible(services: Services, jobs: Iterable[NewJob]) -> None:
         asked.add(key)
         _require_named_policies(bare, services.operations())
         _require_allowed_image(bare, services.operations())
-        _require_end_in_time(services, job)
         reasons = services.admit(bare)
         if reasons:
             told = sentence("; ".join(str(reason) for reason in reasons))
@@ -130,6 +129,30 @@ def require_startable(services: Services, jobs: Iterable[NewJob], user: str) -> 
         found = services.unstartable(job.spec, user)
         if found:
             raise RequestRefusedError(422, found.code, f"{job.name} could not begin: {found.message}.", found.fix)
+
+
+def require_end_in_time(
+    services: Services, name: JobName, jobs: Iterable[NewJob], user: str, idempotency_key: str
+) -> None:
+    """Raise RequestRefusedError where a job can't have ended by its `finish_by`, even if it starts at once and has its limit.
+
+    What was submitted under this name and key before is not judged: that is what the answer is about.
+    """
+    (_, policy), now = services.policy(), services.clock.now()
+    for job in jobs:
+        by = job.spec.finish_by
+        if by is None:
+            continue
+        limit = policy.time_limit(Job(job.name, now, job.spec, user)) or Duration(0)
+        if now.after(limit) <= by or services.jobs.was_submitted(name, idempotency_key):
+            continue
+        if by <= now:
+            message, fix = f"The finishBy of {job.name}, {by}, has passed.", "Write a later finishBy."
+        else:
+            left = f"{Duration((by - now) // 60_000 * 60_000)} are left until {by}"
+            message = f"{job.name} may run for {limit}, and {left}."
+            fix = "Lower timeLimit, or write a later finishBy."
+        raise RequestRefusedError(422, "too-late", message, fix)
 
 
 def with_dependencies(services: Services, jobs: Iterable[NewJob]) -> tuple[NewJob, ...]:
@@ -191,15 +214,6 @@ def _names_of(batch: Batch) -> set[JobName]:
 def bare_spec(spec: JobSpec) -> JobSpec:
     """The spec without what no round reads and jobs of a batch differ in."""
     return msgspec.structs.replace(spec, env={}, array=None, depends_on=())
-
-
-def _require_end_in_time(services: Services, job: NewJob) -> None:
-    """Raises RequestRefusedError where the job can't have ended by its `finish_by`, even if it starts at once and has its limit."""
-    by, limit, now = job.spec.finish_by, job.spec.time_limit or Duration(0), services.clock.now()
-    if by is not None and now.after(limit) > by:
-        left = f"{Duration(max(0, by - now) // 60_000 * 60_000)} are left until {by}"
-        fix = "Lower timeLimit, or write a later finishBy."
-        raise RequestRefusedError(422, "too-late", f"{job.name} may run for {limit}, and {left}.", fix)
 
 
 def _require_named_policies(spec: JobSpec, operations: Operations) -> None:

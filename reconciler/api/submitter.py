@@ -14,6 +14,7 @@ from reconciler.api.submission import (
     next_batch,
     queues_of,
     require_admissible,
+    require_end_in_time,
     require_known_dependencies,
     require_startable,
     with_dependencies,
@@ -45,6 +46,7 @@ class JobSubmitter:
         require_known_dependencies(self._services, [new])
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, [new], user)
+        require_end_in_time(self._services, new.name, [new], user, idempotency_key)
         require_prompt_starts(self._services, new.name, [new], user, idempotency_key)
         return Submission(new.name, new.spec, user, now, idempotency_key)
 
@@ -71,6 +73,7 @@ class JobSubmitter:
         require_known_dependencies(self._services, batch.jobs)
         now, user = self._services.clock.now(), request.state.user
         require_startable(self._services, batch.jobs, user)
+        require_end_in_time(self._services, submitted.name, batch.jobs, user, idempotency_key)
         require_prompt_starts(self._services, submitted.name, batch.jobs, user, idempotency_key)
         try:
             group = self._services.jobs.submit_all(batch, user, now, idempotency_key)

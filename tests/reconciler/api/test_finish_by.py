@@ -11,8 +11,9 @@ from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName, JobSpec, TaskPlacement
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Runs, Verdict, Waits
+from solver.policy.policy import PriorityClass, policy_of
 from tests.contracts.simulated_worlds import NODES
-from tests.reconciler.api.conftest import Site, spec
+from tests.reconciler.api.conftest import POLICY, Site, spec
 
 HOUR = 3_600_000
 AT = Instant.parse("2027-01-01T12:00:00Z")
@@ -29,7 +30,7 @@ def hurried(by: Instant, hours: int | None) -> JobSpec:
         (1, 2 * HOUR, ""),
         (3, 2 * HOUR - 1, "train may run for 3h, and 119m are left until"),
         (None, 2 * HOUR, ""),
-        (None, -HOUR, "train may run for 0s, and 0s are left until"),
+        (None, -HOUR, "The finishBy of train, "),
     ],
 )
 def test_what_can_not_have_ended_by_then_is_refused(
@@ -43,7 +44,22 @@ def test_what_can_not_have_ended_by_then_is_refused(
     with pytest.raises(ApiError) as failed:
         client.submit(JobName("train"), hurried(by, hours))
     assert str(failed.value).startswith(refused)
-    assert "Lower timeLimit, or write a later finishBy." in str(failed.value)
+    assert "rite a later finishBy." in str(failed.value)
+
+
+def test_the_limit_of_its_class_counts(client: Client, site: Site) -> None:
+    site.policy = policy_of(POLICY.queues, (PriorityClass("long", default_time_limit=Duration(8 * HOUR)),))
+    by = site.services().clock.now().after(2 * HOUR)
+    with pytest.raises(ApiError, match="train may run for 8h, and"):
+        client.submit(JobName("train"), msgspec.structs.replace(hurried(by, None), priority_class="long"))
+
+
+def test_what_was_submitted_in_time_is_answered_later_too(client: Client, site: Site) -> None:
+    now = site.services().clock.now()
+    client.submit(JobName("train"), hurried(now.after(2 * HOUR), 1), "key")
+    assert client.submit(JobName("train"), hurried(now.after(-HOUR), 1), "key").name == "train"
+    with pytest.raises(ApiError, match="has passed"):
+        client.submit(JobName("other"), hurried(now.after(-HOUR), 1), "key")
 
 
 @pytest.mark.parametrize(
