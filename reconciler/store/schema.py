@@ -8,7 +8,7 @@ import sqlalchemy
 from sqlalchemy import BigInteger, Dialect, Integer, MetaData, TypeDecorator
 from sqlalchemy.types import TypeEngine
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 """Rises with every release that changes what is below. What a version brought is marked with it (`since`), and by these marks
 databases are brought up to date and back (migrations.py). A table or column can only be added: every column that is added is
 nullable or has a server default, so that the release before still works."""
