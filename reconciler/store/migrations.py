@@ -102,8 +102,10 @@ def downgrade(connection: Connection) -> int:
 def _upgrade(connection: Connection, found: int) -> None:
     for version in range(found + 1, SCHEMA_VERSION + 1):
         for table in _tables(version):
-            table.create(connection)
+            table.create(connection)  # with all columns, also those that came to it later
         for column in _columns(version):
+            if column.table.info.get("since", BASELINE) > found:
+                continue
             described = str(CreateColumn(column).compile(dialect=connection.dialect)).strip()
             connection.execute(text(f"ALTER TABLE {_quoted(connection, column.table)} ADD COLUMN {described}"))
             for index in _indexes(column):

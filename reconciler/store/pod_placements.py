@@ -249,8 +249,8 @@ def _take(connection: Connection, changes: PodChanges, known: Mapping[PodUid, _K
 
 
 def _is_new(before: _Known, pod: HeldPod) -> bool:
-    """One that was thought to be gone, and is there, goes on."""
-    return not before.held.holds_as(pod) if before.until == HELD else before.ended == "unseen"
+    """One that was thought to be gone, and is there, goes on: also where the release before took it for `lost`."""
+    return not before.held.holds_as(pod) if before.until == HELD else before.ended in ("unseen", "lost")
 
 
 class _Hold(NamedTuple):

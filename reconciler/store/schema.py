@@ -8,13 +8,18 @@ import sqlalchemy
 from sqlalchemy import BigInteger, Dialect, Integer, MetaData, TypeDecorator
 from sqlalchemy.types import TypeEngine
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 """Rises with every release that changes what is below. What a version brought is marked with it (`since`), and by these marks
 databases are brought up to date and back (migrations.py). A table or column can only be added: every column that is added is
 nullable or has a server default, so that the release before still works."""
 
 READABLE_FROM = 14
-"""The oldest schema version with programs that can work on a database of this version."""
+"""The oldest schema version with programs that can work on a database of this version.
+
+Those of 14 can: they name the columns that they read and write, what 15 brought to their tables may be NULL, and they know nothing
+of its table. What pods hold they end as `lost` as soon as they lead, since no claim tells of it. That loses the time until a newer
+program leads again, which puts these pods on record anew (pod_placements.py).
+"""
 
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 

@@ -77,7 +77,7 @@ groups = Table(
     Column("user", String, nullable=False),
     Column("submitted_at", BigInteger, nullable=False),
     Column("idempotency_key", String, nullable=False),
-    Column("called", String, index=True, info=since(14)),  # as with jobs, in one space with theirs
+    Column("called", String, index=True, info=since(15)),  # as with jobs, in one space with theirs
 )
 
 failures = Table(
@@ -129,8 +129,8 @@ placements = Table(
     Column("until", BigInteger, nullable=False, index=True),
     Column("ended", String, nullable=False, server_default=""),
     Column("beneficiary", String, nullable=False, server_default=""),
-    Column("pod", String),  # its uid, where jobs are pods: then this is what one pod held
-    Column("saved_at", BigInteger),  # until when the gang of a pod said that its work was saved
+    Column("pod", String, info=since(15, rows=True)),  # its uid, where jobs are pods: then this is what one pod held
+    Column("saved_at", BigInteger, info=since(15)),  # until when the gang of a pod said that its work was saved
     info=since(14),
 )
 Index(
@@ -457,7 +457,7 @@ past_gangs = Table(
     Column("ended_at", BigInteger, index=True),  # absent while it is there
     Column("ended_as", String, nullable=False, server_default=""),
     Column("controllers", Text, nullable=False),  # uids, with blanks between
-    info=since(14),
+    info=since(15),
 )
 
 gang_evictions = Table(

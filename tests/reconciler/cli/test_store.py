@@ -69,7 +69,7 @@ def test_damage_is_found(quorate: Quorate, state: Path) -> None:
 def test_the_schema_is_taken_back_and_the_release_before_can_run(quorate: Quorate, state: Path) -> None:
     assert quorate("store", "downgrade", "--state", str(state)).exit_code == ExitCode.OK
     with sqlite3.connect(state / "quorate.db") as database:
-        assert database.execute("SELECT version FROM schema_version").fetchall() == [(13,)]
+        assert database.execute("SELECT version FROM schema_version").fetchall() == [(SCHEMA_VERSION - 1,)]
         assert database.execute("SELECT name FROM jobs").fetchall() == [("a",)]
     database.close()
 

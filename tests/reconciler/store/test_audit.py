@@ -20,12 +20,13 @@ from reconciler.protocols.history import Event
 from reconciler.protocols.rounds import NarrowRecord
 from reconciler.store.audit import AuditChain
 from reconciler.store.backup import back_up, restore
-from reconciler.store.migrations import downgrade
+from reconciler.store.migrations import BASELINE
 from reconciler.store.store import SqlStore, open_store
 from reconciler.store.tables import audit_links, events, rounds
 from tests.contracts.stores import LEASE, NOW, postgresql_schema
 from tests.contracts.test_history import record_of
 from tests.fresh_store import fresh_store
+from tests.reconciler.store.earlier_schemas import take_back
 
 Open = Callable[..., SqlStore]
 
@@ -188,12 +189,23 @@ def test_what_the_release_before_did_not_link_is_found(opened: Open, keys: Audit
     assert problems(verdict(store, keys)) == [("unlinked", "events", 2)]
 
 
-def test_a_chain_begins_anew_after_the_way_back(opened: Open, keys: AuditKeyFile) -> None:
+def test_a_chain_goes_on_after_the_way_back_to_a_release_with_chains(opened: Open, keys: AuditKeyFile) -> None:
     store = opened()
     fill(store)
     anchor = store.audit.anchor(NOW.after(60_000))
     with store.database.changing_schema() as connection:
-        downgrade(connection)
+        take_back(connection, 14)
+    again = opened()
+    fill(again)
+    assert verdict(again, keys, anchor).is_whole
+
+
+def test_a_chain_begins_anew_after_the_way_back_to_a_release_without(opened: Open, keys: AuditKeyFile) -> None:
+    store = opened()
+    fill(store)
+    anchor = store.audit.anchor(NOW.after(60_000))
+    with store.database.changing_schema() as connection:
+        take_back(connection, BASELINE)
     again = opened()
     again.history.record_events(event(number) for number in range(10))
     assert verdict(again, keys).is_whole

@@ -15,7 +15,7 @@ from sqlalchemy import select, text
 from reconciler.protocols.history import Event
 from reconciler.store.backup import ATTEMPTS_AHEAD, EPOCHS_AHEAD, CopyError, back_up, restore
 from reconciler.store.integrity import problems_of
-from reconciler.store.schema import metadata
+from reconciler.store.schema import SCHEMA_VERSION, metadata
 from reconciler.store.store import SqlStore, open_store
 from reconciler.store.tables import kept
 from solver.model.cluster import DeviceId, NodeName
@@ -131,7 +131,7 @@ def test_part_of_a_copy_is_refused(full: SqlStore, empty: SqlStore, tmp_path: Pa
     ("before", "after", "problem"),
     [
         (b'"ada"', b'"eve"', "changed or damaged"),
-        (b'"schemaVersion":14', b'"schemaVersion":99', "changed or damaged"),
+        (f'"schemaVersion":{SCHEMA_VERSION}'.encode(), b'"schemaVersion":99', "changed or damaged"),
         (b"StoreCopy", b"\xff", "no whole copy"),
     ],
 )

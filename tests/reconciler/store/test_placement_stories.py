@@ -13,12 +13,13 @@ from sqlalchemy import Engine, event, text
 
 from reconciler.protocols.ledger import Claim, ClaimRefusedError
 from reconciler.protocols.placements import Steps
-from reconciler.store.migrations import downgrade
+from reconciler.store.migrations import BASELINE
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.model.workload import JobName, MigSlot, TaskPlacement
 from tests.contracts.stores import NOW, SqlStores, intent_of, lead, postgresql_stores, sqlite_stores, submit
+from tests.reconciler.store.earlier_schemas import take_back
 
 NODES = tuple(NodeName(f"n{number}") for number in range(3))
 STEPS = 60
@@ -198,14 +199,14 @@ def test_claims_of_a_program_that_kept_no_placements_are_adopted(stores: SqlStor
     assert {each.placement.attempt for each in stores.placements.of_job(claims[1].job)} == {1}
 
 
-def test_running_jobs_are_there_after_an_upgrade(tmp_path: Path) -> None:
+def test_running_jobs_are_there_after_an_upgrade_from_a_release_without_placements(tmp_path: Path) -> None:
     with sqlite_stores(tmp_path) as stores:
         story = Story(stores, 3)
         while not stores.ledger.claims():
             story.go_on()
         claims = stores.ledger.claims()
         with stores.database.engine.begin() as connection:
-            downgrade(connection)
+            take_back(connection, BASELINE)
         stores.reopen()
         assert placed_at(stores, story.now) == Counter()
         lead(stores, now=story.now)
