@@ -24,7 +24,8 @@ from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 
 SPEC = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape(gpus=1)),), command=("true",))
-LEASE = Duration(10_000)
+LEASE = Duration(2_000)
+"""Shorter than what is tried again for: a process that was killed leaves its lease behind."""
 PAUSE_S = 0.02
 TRIES_MAX = 400
 
