@@ -378,10 +378,12 @@ def _last(reasons: list[Protected]) -> JobName:
     ("worlds", "optimiser", "least", "not_kept"),
     [
         (range(30), optimise, 5, 0),
-        pytest.param(range(1200), optimise, 150, NOT_KEPT_YET, marks=pytest.mark.thorough),
-        pytest.param(range(600), None, 80, 0, marks=pytest.mark.thorough),
+        pytest.param(range(300), optimise, 35, NOT_KEPT_YET, marks=pytest.mark.thorough),
+        pytest.param(range(1200), optimise, 150, NOT_KEPT_YET, marks=pytest.mark.long),
+        pytest.param(range(150), None, 20, 0, marks=pytest.mark.thorough),
+        pytest.param(range(600), None, 80, 0, marks=pytest.mark.long),
     ],
-    ids=["30", "1200", "600 by search"],
+    ids=["30", "300", "1200", "150 by search", "600 by search"],
 )
 def test_when_what_protects_others_has_ended_the_job_starts(
     worlds: range, optimiser: object, least: int, not_kept: int, record_property: Callable[[str, object], None]
