@@ -21,6 +21,7 @@ from reconciler.model.pipelines import NamedPipeline
 from reconciler.model.problem import InvalidDocumentsError
 from solver.model.cluster import LEVELS
 from solver.model.document import API_VERSION, encode
+from solver.model.quantities import Instant
 from solver.model.workload import JobName, JobSpec, QueueName
 
 Submission = NamedJob | NamedPipeline
@@ -44,6 +45,7 @@ class ShortForm:
     memory: str | None
     node_labels: tuple[str, ...]
     time_limit: str | None
+    finish_by: Instant | None
     topology: tuple[str, ...]
     env: tuple[str, ...]
     secret: tuple[str, ...]
@@ -108,6 +110,7 @@ class ShortForm:
         return {
             "priorityClass": self.priority_class,
             "timeLimit": self.time_limit,
+            "finishBy": None if self.finish_by is None else str(self.finish_by),
             "topology": _topology_of(self.topology),
             "array": _array_of(self.array),
             "container": {"image": self.image} if self.image is not None else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import click
@@ -52,6 +53,23 @@ class InstantParam(click.ParamType[Instant]):
             return Instant.parse(text if "T" in text else f"{text}T00:00:00Z")
         except ValueError:
             self.fail(f"{text!r} is no date such as 2017-10-09 and no time such as 2017-10-09T06:00:00Z", param, ctx)
+
+
+class LocalInstantParam(click.ParamType[Instant]):
+    """A time, by this machine's clock unless it says its zone."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Instant:
+        """Read it; a usage error where it is none."""
+        if isinstance(value, Instant):
+            return value
+        text = str(value)
+        try:
+            written = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(f"{text!r} is no time such as 2026-12-01T08:00 or 2026-12-01T08:00:00+01:00", param, ctx)
+        return Instant(round(written.timestamp() * 1_000))
 
 
 class Address(NamedTuple):

@@ -19,6 +19,7 @@ from reconciler.cli.generated_names import made_up_name
 from reconciler.cli.job_names import Named, counts_of, exit_code_of
 from reconciler.cli.jobfile import ShortForm, Submission, document_for, submission_in_file
 from reconciler.cli.output import CommandFailedError, output_option, print_json
+from reconciler.cli.params import LocalInstantParam
 from reconciler.cli.phrases import short_list, size_of
 from reconciler.cli.terminal import require_terminal
 from reconciler.cli.wait import wait_for
@@ -69,6 +70,11 @@ class _SubmitCommand(click.Command):
     help="Only nodes that have this label will do; repeatable, all of them hold.",
 )
 @click.option("--time-limit", help="How long it may run, such as 12h. Default: as long as its class says.")
+@click.option(
+    "--finish-by",
+    type=LocalInstantParam(),
+    help="When it is to have ended, such as 2026-12-01T08:00: among equals of its queue those come first that have to start first.",
+)
 @click.option("--topology", multiple=True, metavar="WISH=LEVEL", help="Like required=rack or preferred=island.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable of every task; repeatable.")
 @click.option(

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -214,7 +215,8 @@ def test_a_folder_that_no_job_can_name_is_said(
 def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
     options = (
         "--gpus 2 --tasks 3 --type H100 --type A100 --class gold --cpu 8 --memory 64Gi --node-label disk=nvme "
-        "--time-limit 90m --topology required=rack --topology preferred=island --topology preferred=rack --env A=1=2 --env B= "
+        "--time-limit 90m --finish-by 2036-12-01T08:00+01:00 "
+        "--topology required=rack --topology preferred=island --topology preferred=rack --env A=1=2 --env B= "
         "--chdir /data/run"
     )
     assert quorate(*SHORT, *options.split(), "--", "python", "train.py", "--lr", "0.1").exit_code == 0
@@ -235,11 +237,25 @@ def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
             }
         ],
         "timeLimit": "90m",
+        "finishBy": "2036-12-01T07:00:00Z",
         "topology": {"required": "rack", "preferred": ["island", "rack"]},
         "command": ["python", "train.py", "--lr", "0.1"],
         "workingDirectory": "/data/run",
         "env": {"A": "1=2", "B": ""},
     }
+
+
+def test_a_time_without_a_zone_is_by_this_machines_clock(
+    quorate: Quorate, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert quorate(*SHORT, "--finish-by", "2036-12-01T08:00", "--", "true").exit_code == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert str(site.store.jobs.job(JobName("short")).spec.finish_by) == "2036-11-30T23:00:00Z"
 
 
 def test_a_job_without_gpus_is_one_task(quorate: Quorate) -> None:
@@ -252,6 +268,7 @@ def test_a_job_without_gpus_is_one_task(quorate: Quorate) -> None:
         (("submit",), "missing --queue, -- COMMAND (or -f FILE)", "See `quorate submit --help`."),
         ((*SHORT, "--gpus", "1"), "missing -- COMMAND (or -f FILE)", "See `quorate submit --help`."),
         ((*SHORT, "--gpus", "-1", "--", "true"), "-1 is not in the range", "See `quorate submit --help`."),
+        ((*SHORT, "--finish-by", "soon", "--", "true"), "'soon' is no time such as 2026-12-01T08:00", ""),
         ((*SHORT, "--memory", "64Gb", "--", "true"), "'64Gb' is not a memory size", "Write it like 64Gi"),
         ((*SHORT, "--topology", "required=rak", "--", "true"), "with a level of island, rack, block, pool", ""),
         ((*SHORT, "--topology", "rack", "--", "true"), "expected required=LEVEL or preferred=LEVEL, got 'rack'", ""),
