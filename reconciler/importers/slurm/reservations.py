@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from reconciler.importers.draft import DocumentDraft
 from reconciler.importers.inventory import node_name
@@ -14,8 +14,26 @@ from reconciler.importers.slurm.hosts import split_list
 from reconciler.importers.source import SourceRecord
 from reconciler.importers.system import RESERVATIONS, Drawing
 from reconciler.model.problem import InvalidDocumentsError, problem_of
+from solver.model.quantities import Duration
 
 _LONGEST: Final = timedelta(days=90)
+
+
+class _Repeat(NamedTuple):
+    """How one comes again, by its flag, for a year: an RRULE of RFC 5545, section 3.3.10, and the days on which it begins."""
+
+    flag: str
+    rule: str
+    weekdays: range
+    apart: timedelta = timedelta(days=1)
+
+
+_REPEATS: Final = (
+    _Repeat("DAILY", "FREQ=DAILY;COUNT=365", range(7)),
+    _Repeat("WEEKDAY", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;COUNT=260", range(5)),
+    _Repeat("WEEKEND", "FREQ=WEEKLY;BYDAY=SA,SU;COUNT=104", range(5, 7)),
+    _Repeat("WEEKLY", "FREQ=WEEKLY;COUNT=52", range(7), timedelta(days=7)),
+)
 _KEYS: Final = {
     "name": ("reservationname", "name"),
     "start": ("starttime", "start_time"),
@@ -37,24 +55,19 @@ def draw_reservations(drawing: Drawing, records: Collection[SourceRecord], nodes
 
 def _draw(drawing: Drawing, record: SourceRecord, nodes: Collection[str], names: Slugs) -> None:
     account, key = drawing.account, {what: _key(record, what) for what in _KEYS}
-    flags = _list(record, "flags")
+    flags = [flag.upper() for flag in _list(record, "flags")]
     kept = [name for name in _nodes(record) if name in nodes]
     users = [user for user in _list(record, "users") if not user.startswith("-")]
     queues = [drawing.queues.known(f"account/{each}") for each in _list(record, "accounts")]
     known = sorted({queue for queue in queues if queue})
-    if {"MAINT", "DAILY", "WEEKLY", "WEEKDAY", "WEEKEND"} & {flag.upper() for flag in flags}:
-        why = "maintenance, or one that comes again: cordon the nodes for that time, or write one for each time"
-        account.dropped(record, (), why)
+    if {"MAINT", "HOURLY"} & set(flags):
+        account.dropped(record, (), "maintenance, or one that comes again each hour: cordon the nodes for that time")
         return
     if not kept or not (users or known) or len(known) > 1:
         why = "it names no node of a pool, or neither users nor an account, or several accounts: write a Reservation for each"
         account.asked(record, (), "Reservation", why)
         return
-    start, end = _time(record, "start"), _time(record, "end")
-    if end - start > _LONGEST:
-        account.changed(record, (key["end"],), "until", "a Reservation lasts 90 days at most: it is cut")
-        end = start + _LONGEST
-    spec: dict[str, Any] = {"from": f"{start:%Y-%m-%dT%H:%M:%SZ}", "until": f"{end:%Y-%m-%dT%H:%M:%SZ}"}
+    spec = _when(drawing, record, flags)
     spec |= {"queue": known[0]} if known else {}
     spec |= {"users": sorted(users)} if users else {}
     spec["nodes"] = [node_name(name) for name in kept]
@@ -67,10 +80,29 @@ def _draw(drawing: Drawing, record: SourceRecord, nodes: Collection[str], names:
         account.carried(record, (key[what],), "Reservation")
     for leaf in ("nodecnt", "node_count", "duration", "state", "corecnt", "core_count", "tres"):
         account.carried(record, (leaf,), "Reservation nodes")
-    account.dropped(
-        record, (key["flags"],), "flags of a reservation have no equal: jobs beyond it may start if they end before it"
-    )
     account.dropped(record, (), "whole nodes are kept, from one time until another, and nothing else")
+
+
+def _when(drawing: Drawing, record: SourceRecord, flags: Collection[str]) -> dict[str, Any]:
+    """From when until when the nodes are kept, once or again and again."""
+    account, start, end = drawing.account, _time(record, "start"), _time(record, "end")
+    if end - start > _LONGEST:
+        account.changed(record, (_key(record, "end"),), "until", "a Reservation lasts 90 days at most: it is cut")
+        end = start + _LONGEST
+    lasts, again = end - start, next((known for known in _REPEATS if known.flag in flags), None)
+    if again is None or lasts > again.apart:
+        note = "flags of a reservation have no equal: jobs beyond it may start if they end before it"
+        account.dropped(record, (_key(record, "flags"),), note if again is None else "it would begin before it is over")
+        return {"from": _written(start), "until": _written(end)}
+    note = "Slurm repeats it for ever. Here a rule has an end: this one is of one year. Other flags have no equal"
+    account.changed(record, (_key(record, "flags"),), "repeat", note)
+    first = next(day for day in (start + timedelta(n) for n in range(7)) if day.weekday() in again.weekdays)
+    duration = Duration(lasts // timedelta(milliseconds=1))
+    return {"from": _written(first), "repeat": {"rule": again.rule, "duration": str(duration), "timeZone": "UTC"}}
+
+
+def _written(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _key(record: SourceRecord, what: str) -> str:

@@ -242,6 +242,41 @@ def test_reservations_keep_nodes_for_an_account_or_for_users() -> None:
     assert unknown(found) == []
 
 
+@pytest.mark.parametrize(
+    ("flag", "start", "rule"),
+    [
+        ("DAILY", "2026-12-01", "FREQ=DAILY;COUNT=365"),
+        ("WEEKLY", "2026-12-01", "FREQ=WEEKLY;COUNT=52"),
+        ("WEEKDAY", "2026-12-07", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;COUNT=260"),
+        ("WEEKEND", "2026-12-05", "FREQ=WEEKLY;BYDAY=SA,SU;COUNT=104"),
+    ],
+)
+def test_one_that_comes_again_repeats_for_a_year(flag: str, start: str, rule: str) -> None:
+    """On weekdays it begins with the first of them, though Slurm may name a Saturday."""
+    written = "2026-12-05" if flag == "WEEKDAY" else start
+    text = (
+        f"ReservationName=night StartTime={written}T20:00:00 EndTime={written}T22:30:00 Nodes=g01 Accounts=stars "
+        f"Flags=SPEC_NODES,{flag}\n"
+    )
+    found = imported("slurm", {**FILES, "reservations.txt": text})
+    assert documents(found, "Reservation") == {
+        "night": {
+            "from": f"{start}T20:00:00Z",
+            "repeat": {"rule": rule, "duration": "150m", "timeZone": "UTC"},
+            "queue": "stars",
+            "nodes": ["g01"],
+        }
+    }
+    assert entry(found, "flags", "night").outcome == "changed"
+
+
+def test_one_that_would_begin_before_it_is_over_comes_once() -> None:
+    text = "ReservationName=long StartTime=2026-12-01T20:00:00 EndTime=2026-12-03T20:00:00 Nodes=g01 Users=ada Flags=DAILY\n"
+    found = imported("slurm", {**FILES, "reservations.txt": text})
+    assert documents(found, "Reservation")["long"]["until"] == "2026-12-03T20:00:00Z"
+    assert entry(found, "flags", "long").outcome == "dropped"
+
+
 # As found in public; facts restated.
 
 SERVICE = """\
