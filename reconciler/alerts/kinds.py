@@ -9,7 +9,7 @@ from reconciler.protocols.history import Event
 AlertKind = Literal[
     "started", "evicted", "eviction-called-off", "suspended", "retried", "stuck", "idle", "time-limit-near", "checkpoint-corrupt",
     "succeeded", "failed", "cancelled", "policy-rejected", "budget", "capacity", "forecast-missed", "guarantee-not-met-for",
-    "node-suspect", "node-cordoned", "node-drained", "node-well",
+    "finish-by-at-risk", "node-suspect", "node-cordoned", "node-drained", "node-well",
 ]  # fmt: skip
 
 ABOUT_POLICY: Final[frozenset[AlertKind]] = frozenset({"policy-rejected"})
@@ -18,8 +18,13 @@ ABOUT_BUDGETS: Final[frozenset[AlertKind]] = frozenset({"budget"})
 ABOUT_CAPACITY: Final[frozenset[AlertKind]] = frozenset({"capacity"})
 ABOUT_NO_JOB: Final = ABOUT_POLICY | ABOUT_NODES | ABOUT_BUDGETS | ABOUT_CAPACITY
 """Their subjects are revisions, nodes, budgets and what is short; that of all others is a job."""
-ABOUT_WAITS: Final[tuple[AlertKind, ...]] = ("capacity", "forecast-missed", "guarantee-not-met-for")
-"""What is told once it is so for as long as a policy says."""
+ABOUT_WAITS: Final[tuple[AlertKind, ...]] = (
+    "capacity",
+    "forecast-missed",
+    "guarantee-not-met-for",
+    "finish-by-at-risk",
+)
+"""What is told once it is so for as long as a policy says; the last at once."""
 
 _OF_EVENT: Final[dict[str, AlertKind]] = {
     "running": "started",
@@ -38,6 +43,7 @@ _OF_EVENT: Final[dict[str, AlertKind]] = {
     "capacity": "capacity",
     "forecast-missed": "forecast-missed",
     "guarantee-not-met-for": "guarantee-not-met-for",
+    "finish-by-at-risk": "finish-by-at-risk",
     "node-suspect": "node-suspect",
     "node-cordoned": "node-cordoned",
     "node-drained": "node-drained",

@@ -51,6 +51,8 @@ class AlertThresholds(Document, frozen=True):
                 return self.capacity
             case "forecast-missed":
                 return self.forecast_missed
+            case "finish-by-at-risk":
+                return Duration(0)
             case _:
                 return self.guarantee_not_met_for
 

@@ -83,6 +83,8 @@ class WaitWatch:
             yield from waiting.overdue(self._foretold, thresholds["forecast-missed"])
         if thresholds["guarantee-not-met-for"]:
             yield from waiting.unserved(thresholds["guarantee-not-met-for"])
+        if thresholds["finish-by-at-risk"]:
+            yield from waiting.at_risk()
 
     def _record(self, alarms: Iterable[Alarm]) -> None:
         """Once for as long as it is so, by whichever control plane."""

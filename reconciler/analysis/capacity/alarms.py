@@ -1,4 +1,4 @@
-"""What is worth telling of waiting jobs: for too long for something that is short, past their forecast, inside their guarantee.
+"""What is worth telling of jobs: they wait too long for what is short, past their forecast, inside their guarantee, or end late.
 
 Pure: of one round, and of what jobs were told before. When which of these becomes an event is for the server to say.
 """
@@ -86,6 +86,19 @@ class WaitAlarms:
                     next_told = f"not before {now_told.at}" if isinstance(now_told, EarliestStart) else "unknown"
                     cause = f"it was to start at {at}, and waits {span(self.now - at)} longer; now: {next_told}"
                     yield Alarm("forecast-missed", job.name, after, waiting_since(job), cause)
+
+    def at_risk(self) -> Iterator[Alarm]:
+        """Jobs with a `finish_by` after which they may end, if they take the whole of their time limit."""
+        starts = [(job, job.started_at) for job in self.snapshot.jobs if job.placement]
+        starts += [(job, one.estimate.at) for job, one in self._waits if isinstance(one.estimate, EarliestStart)]
+        for job, start in starts:
+            by, limit = job.spec.finish_by, self.policy.time_limit(job) if job.time_limit is None else job.time_limit
+            if by is None or start is None or start.after(limit or 0) <= by:
+                continue
+            told = f"it {'runs since' if job.placement else 'could start at'} {start}"
+            runs = f", and may run for {limit}" if limit else ""
+            cause = f"it may end after its finishBy, {by}: {told}{runs}"
+            yield Alarm("finish-by-at-risk", job.name, Duration(0), job.submitted_at, cause)
 
     def unserved(self, thresholds: Collection[Duration]) -> Iterator[Alarm]:
         """Jobs that lie inside the guarantee of every queue on their path and have waited so long."""

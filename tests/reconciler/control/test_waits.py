@@ -14,7 +14,8 @@ from reconciler.alerts.policy import AlertPolicy, AlertThresholds, Webhook
 from reconciler.control.passes import Pass
 from reconciler.server.wait_watch import WaitWatch
 from solver.model.quantities import Duration
-from solver.model.workload import JobName, QueueName
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from solver.policy.policy import Queue, policy_of
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.control.plane import Site, site_at
@@ -106,6 +107,24 @@ def test_a_job_inside_its_guarantee_that_waits_is_told_and_one_beyond_it_is_not(
     told = {alert.job: alert.cause for alert in watched.told() if alert.kind == "guarantee-not-met-for"}
     assert set(told) == {"first", "second"}
     assert told["first"] == f"it waits 1h for 1 {TYPE}, inside the guarantee of queue q"
+
+
+def test_a_job_that_may_not_be_in_time_is_told_once(watched: Watched) -> None:
+    watched.allow(AlertPolicy("late", HOOK, on=("finish-by-at-risk",)))
+    watched.site.submit("holder", ("sleep", "forever"), gpus=GPUS // len(NODES), tasks=len(NODES), limit_s=HOUR)
+    watched.after(1)
+    for name, left in (("in-time", 3 * HOUR), ("late", HOUR)):
+        group = TaskGroup("worker", 1, Shape(gpus=1), command=("sleep", "forever"))
+        by = watched.site.clock.now().after(left * 1_000)
+        spec = JobSpec(QueueName("q"), (group,), time_limit=Duration(600_000), finish_by=by)
+        watched.site.store.jobs.submit(JobName(name), spec, "ada", watched.site.clock.now(), name)
+    watched.after(60)
+    (told,) = watched.told()
+    assert (told.kind, told.job) == ("finish-by-at-risk", "late")
+    assert told.cause.startswith("it may end after its finishBy, ")
+    assert told.cause.endswith(", and may run for 10m")
+    watched.after(60)
+    assert len(watched.told()) == 1
 
 
 def test_each_policy_is_told_at_its_own_threshold_and_of_its_own_queues(watched: Watched) -> None:
