@@ -131,7 +131,7 @@ class LocalWorld:
             return False
         try:
             texts = [Path(f"/proc/{pid}/{name}").read_bytes() for name in ("environ", "cmdline")]
-            texts.append(os.readlink(f"/proc/{pid}/cwd").encode())
+            texts.append(os.fsencode(os.readlink(f"/proc/{pid}/cwd")))
         except OSError:  # It ended, or is not ours to look at.
             return False
         return any(f"{self.state}/".encode() in text for text in texts)
