@@ -33,6 +33,7 @@ from reconciler.model.gpu_peaks import PeakOf, peaks_of
 from reconciler.model.health_record import NodeHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobRecord, JobState
+from reconciler.model.late_runs import late_run
 from reconciler.protocols.backend import Activity, AttemptKey
 from reconciler.protocols.ledger import Claim, JobHoldings, LedgerView, Marks
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
@@ -341,10 +342,8 @@ def _late_words(view: JobView, verdict: Verdict | None) -> Iterator[str]:
     start = view.running_since
     if start is None and isinstance(verdict, Waits) and isinstance(verdict.estimate, EarliestStart):
         start = verdict.estimate.at
-    if by is None or start is None or start.after(limit or 0) <= by:
-        return
-    runs = f", and may run for {limit}" if limit else ""
-    yield f"it may end too late for its finishBy, {by}: it {'runs since' if view.tasks else 'could start at'} {start}{runs}"
+    if told := late_run(by, start, limit, runs=bool(view.tasks)):
+        yield f"it may end too late for its finishBy, {by}: {told}"
 
 
 def _warned_words(view: JobView) -> Iterator[str]:

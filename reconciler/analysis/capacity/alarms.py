@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from reconciler.alerts.kinds import AlertKind
 from reconciler.analysis.capacity.bottlenecks import ADDED_BY_NODES, Bottleneck, bottleneck_of
+from reconciler.model.late_runs import late_run
 from reconciler.model.spans import span
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, Instant, MilliGpu
@@ -93,12 +94,9 @@ class WaitAlarms:
         starts += [(job, one.estimate.at) for job, one in self._waits if isinstance(one.estimate, EarliestStart)]
         for job, start in starts:
             by, limit = job.spec.finish_by, self.policy.time_limit(job) if job.time_limit is None else job.time_limit
-            if by is None or start is None or start.after(limit or 0) <= by:
-                continue
-            told = f"it {'runs since' if job.placement else 'could start at'} {start}"
-            runs = f", and may run for {limit}" if limit else ""
-            cause = f"it may end after its finishBy, {by}: {told}{runs}"
-            yield Alarm("finish-by-at-risk", job.name, Duration(0), job.submitted_at, cause)
+            if told := late_run(by, start, limit, runs=bool(job.placement)):
+                cause = f"it may end after its finishBy, {by}: {told}"
+                yield Alarm("finish-by-at-risk", job.name, Duration(0), job.submitted_at, cause)
 
     def unserved(self, thresholds: Collection[Duration]) -> Iterator[Alarm]:
         """Jobs that lie inside the guarantee of every queue on their path and have waited so long."""
