@@ -32,7 +32,7 @@ test-kubernetes: $(VENV)/.installed-dev
 
 # Starts a PostgreSQL of its own, from what the system has installed: docs/store.md.
 test-postgresql: $(VENV)/.installed-dev
-	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -n 2 --dist worksteal -m "postgresql and not long" tests/e2e tests/failover tests/contracts tests/reconciler/store
+	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -n 2 --dist worksteal -m "postgresql and not long" tests/e2e tests/failover tests/contracts tests/reconciler/store tests/reconciler/api/test_decided_together.py
 
 test-postgresql-long: $(VENV)/.installed-dev
 	$(BIN)/python -m hack.postgresql $(BIN)/python -m pytest -n 2 --dist worksteal -m "postgresql and long" tests/e2e tests/failover

@@ -70,11 +70,15 @@ class GroupRoutes:
         """Ask for every job of it to end; harmless to repeat, without effect on those that have ended."""
         found = self._group(group)
         self._require_all(request, "steer-job", group)
-        self._services.jobs.request_cancel_all(group, request.state.user)
+        now, user = self._services.clock.now(), request.state.user
+        # One line on record of the group as a whole: its jobs have histories of their own.
+        asked = Event(now, "cancel-asked", group, "cancel was asked for all its jobs", user)
+        with self._services.together():
+            self._services.jobs.request_cancel_all(group, user)
+            self._services.history.record_event(asked)
         self._services.cancelled(
             [record.name for record in self._services.jobs.members(group) if record.outcome is None]
         )
-        self._note("cancel-asked", group, "cancel was asked for all its jobs", request.state.user)
         self._services.wake()
         return answer(self._view(found))
 
@@ -82,10 +86,6 @@ class GroupRoutes:
         """Raises RequestRefusedError if the caller may not do this to one of its jobs."""
         for record in self._services.jobs.members(group):
             self._authority.require(request, action, record.spec.queue, record)
-
-    def _note(self, kind: str, name: JobName, cause: str, user: str) -> None:
-        """One line on record of the group as a whole: its jobs have histories of their own."""
-        self._services.history.record_event(Event(self._services.clock.now(), kind, name, cause, user))
 
     def _group(self, name: JobName) -> GroupRecord:
         try:

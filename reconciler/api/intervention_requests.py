@@ -96,9 +96,10 @@ class InterventionRequests:
 
         Harmless where nothing was, and without effect on what Git says. Raises RequestRefusedError for a subject that there is not.
         """
-        now, over = self._services.clock.now(), list[Intervention]()
+        now, over, asked = self._services.clock.now(), list[Intervention](), tuple(subjects)
+        self._require_any(kind, asked)
         with self._services.together():
-            for subject in subjects:
+            for subject in asked:
                 over += self._released(kind, subject, now, user)
             self._services.history.record_events(
                 Event(now, _RELEASED[kind], each.subject.name, f"the {each} is over", user) for each in over
@@ -108,8 +109,6 @@ class InterventionRequests:
 
     def _released(self, kind: InterventionKind, subject: Subject, now: Instant, user: str) -> Iterator[Intervention]:
         record = self._services.health.forgive(NodeName(subject.name), now) if kind == "cordon" else None
-        if record is None and subject.kind != "job" and not self._is_in_force(kind, subject):
-            self.require(kind, subject)
         by_hand = self._services.interventions.release(kind, subject, now, user)
         of_health = None if record is None else ended(record, now, user)
         yield from (each for each in (by_hand, of_health) if each is not None)
@@ -146,9 +145,14 @@ class InterventionRequests:
             fix = "There is nothing left to do about it."
             raise RequestRefusedError(422, "job-ended", f"Job {name} has ended.", fix)
 
-    def _is_in_force(self, kind: InterventionKind, subject: Subject) -> bool:
-        """Also about what is there no more: it may have been lost since."""
-        return any((each.kind, each.subject) == (kind, subject) for each in self._services.interventions.in_force())
+    def _require_any(self, kind: InterventionKind, subjects: Iterable[Subject]) -> None:
+        """Raises RequestRefusedError for what is not there, and was not before: of what is lost, something may be in force."""
+        known = {each.subject for each in self._services.interventions.in_force() if each.kind == kind}
+        if kind == "cordon":
+            known |= {Subject("node", each.node) for each in self._services.health.all()}
+        for subject in subjects:
+            if subject.kind != "job" and subject not in known:
+                self.require(kind, subject)
 
     def _wake(self, changed: Sequence[Intervention]) -> None:
         """Let the loop know, once it is on record."""

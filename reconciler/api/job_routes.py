@@ -140,7 +140,7 @@ class JobRoutes:
         return self._submitter.judged(sent.request, read_job(sent.body, "job"), sent.idempotency_key)
 
     def _take_in(self, asked: Sequence[Submission]) -> list[tuple[JobRecord, JobView] | DuplicateJobError]:
-        """Accept jobs that came together: one write, one for what is told of them, and one reading for all answers."""
+        """Accept jobs that came together: one write, and one reading for all answers."""
         if not asked:
             return []
         became = self._submitter.take_in(asked)

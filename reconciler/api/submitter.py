@@ -21,10 +21,11 @@ from reconciler.api.submission import (
     with_whole_types,
 )
 from reconciler.documents.job import NamedJob
-from reconciler.model.job_groups import GroupRecord, NewJob, Submission
+from reconciler.model.job_groups import Batch, GroupRecord, NewJob, Submission
 from reconciler.model.pipelines import NamedPipeline
 from reconciler.protocols.history import Event
 from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError, PassedNumberError
+from solver.model.quantities import Instant
 from solver.model.workload import JobName
 
 
@@ -51,12 +52,14 @@ class JobSubmitter:
         return Submission(new.name, new.spec, user, now, idempotency_key)
 
     def take_in(self, asked: Sequence[Submission]) -> list[AcceptedJob | DuplicateJobError]:
-        """Accept jobs that were judged: one write, and one for what is told of those that are new. `tell` follows."""
-        became = self._services.jobs.submit_each(asked)
-        new = [each.record for each in became if isinstance(each, AcceptedJob) and each.is_new]
-        self._services.history.record_events(
-            Event(job.submitted_at, "submitted", job.name, f"to {job.spec.queue}", job.user, "queued") for job in new
-        )
+        """Accept jobs that were judged, with the events that say so of those that are new: one write. `tell` follows."""
+        with self._services.together():
+            became = self._services.jobs.submit_each(asked)
+            new = [each.record for each in became if isinstance(each, AcceptedJob) and each.is_new]
+            self._services.history.record_events(
+                Event(job.submitted_at, "submitted", job.name, f"to {job.spec.queue}", job.user, "queued")
+                for job in new
+            )
         return became
 
     def take_in_group(
@@ -76,18 +79,29 @@ class JobSubmitter:
         require_end_in_time(self._services, submitted.name, batch.jobs, user, idempotency_key)
         require_prompt_starts(self._services, submitted.name, batch.jobs, user, idempotency_key)
         try:
-            group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
+            group, is_new = self._kept(batch, user, now, idempotency_key)
         except PassedNumberError:
             # One of its names was used meanwhile, and what used it has ended. That twice in a row is worth an error.
             batch = next_batch(self._services, submitted)
-            group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
-        if (group.name, group.submitted_at, group.user) != (batch.name, now, user):
+            group, is_new = self._kept(batch, user, now, idempotency_key)
+        if not is_new:
             self._services.wake()
             return group, ()
         self.tell([job.name for job in batch.jobs])
-        cause = f"{group.kind} of {len(batch.jobs)} jobs"
-        self._services.history.record_event(Event(now, "submitted", group.name, cause, user))
         return group, batch.jobs
+
+    def _kept(self, batch: Batch, user: str, now: Instant, idempotency_key: str) -> tuple[GroupRecord, bool]:
+        """A group with the event that says so, in one write; or the one that was accepted before, and False.
+
+        Raises DuplicateJobError, PassedNumberError.
+        """
+        with self._services.together():
+            group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
+            is_new = (group.name, group.submitted_at, group.user) == (batch.name, now, user)
+            if is_new:
+                cause = f"{group.kind} of {len(batch.jobs)} jobs"
+                self._services.history.record_event(Event(now, "submitted", group.name, cause, user))
+        return group, is_new
 
     def tell(self, names: Collection[JobName]) -> None:
         """Jobs are on record that a round can serve now."""

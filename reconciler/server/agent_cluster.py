@@ -51,7 +51,8 @@ def on_agents(
     if on.authority is None:
         file.make(clock.now())
     authority, fleet = CertificateAuthority(file, store.agents, clock), Fleet(clock)
-    entry = Entry(authority, Enrolment(authority, store.agents, store.history, clock))
+    enrolment = Enrolment(authority, store.agents, store.history, clock, store.database.together)
+    entry = Entry(authority, enrolment)
     use = HeardUse(lambda: use_records(policies).sample_every, book.hear)
     door = AgentServer((on.host, on.port), entry, fleet, declared_nodes(policies), leads, wake, log, use)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
@@ -15,13 +15,21 @@ from solver.model.quantities import Instant
 from solver.plan.plan import Bind, Evict
 
 
+def _at_once(do: Callable[[], None]) -> None:
+    do()
+
+
 @dataclass(frozen=True, slots=True)
 class LoggedHistory:
-    """Implements History on another one. What it logs and counts was committed before."""
+    """Implements History on another one. What it logs and counts was committed before.
+
+    `once_committed`: does what it is given once what this thread has written is.
+    """
 
     kept: History
     log: FilteringBoundLogger
     tally: JobTally = field(default_factory=JobTally)
+    once_committed: Callable[[Callable[[], None]], None] = _at_once
 
     def record_round(self, epoch: Epoch, record: RoundRecord) -> int:
         """Keep a round, and say what it decided; of one that is only begun once it is whole."""
@@ -83,6 +91,9 @@ class LoggedHistory:
         """Append events, and say each."""
         events = tuple(told)
         self.kept.record_events(events)
+        self.once_committed(lambda: self._tell(events))
+
+    def _tell(self, events: Sequence[Event]) -> None:
         self.tally.happened(events)
         for event in events:
             # Below the first line there may be a task's output, which is its owner's to read and may hold secrets.

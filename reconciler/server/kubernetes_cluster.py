@@ -97,7 +97,8 @@ def parts_on_kubernetes(
     folder, clock = settings.folder, SystemClock()
     cluster = _cluster(on, clock)
     store = closing.enter_context(shut(open_store(folder.database, audit_keys=opened_keys(settings))))
-    history = LoggedHistory(store.history, log, tally := JobTally(counts_ends=False, decides=on.observed is None))
+    tally = JobTally(counts_ends=False, decides=on.observed is None)
+    history = LoggedHistory(store.history, log, tally, store.database.once_committed)
 
     def last_seen() -> Snapshot | None:
         return runner.status.last.snapshot if runner.status.last else None

@@ -75,7 +75,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
-    history = LoggedHistory(store.history, log, tally := JobTally())
+    history = LoggedHistory(store.history, log, tally := JobTally(), store.database.once_committed)
 
     def seen() -> Snapshot | None:
         return without_lent(runner.status.last.snapshot) if runner.status.last else None

@@ -91,7 +91,9 @@ def parts_beside_slurm(settings: Settings, on: SlurmSettings, log: FilteringBoun
     """Put it together. Raises FolderUnusableError, StoreUnusableError, TokenFileError and those of policy_side."""
     folder, clock = settings.folder, SystemClock()
     store = closing.enter_context(shut(open_store(folder.database, audit_keys=opened_keys(settings))))
-    history = LoggedHistory(store.history, log, tally := JobTally(counts_ends=False, decides=False))
+    history = LoggedHistory(
+        store.history, log, tally := JobTally(counts_ends=False, decides=False), store.database.once_committed
+    )
 
     def last_seen() -> Snapshot | None:
         return runner.status.last.snapshot if runner.status.last else None

@@ -118,13 +118,27 @@ class Database:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What this thread writes in the block, by whatever store of this database, is one transaction: all of it or nothing."""
+        """What this thread writes in the block, by whatever store of this database, is one transaction: all of it or nothing.
+
+        Nothing is to be read in the block: a reading takes another connection, of which there may be none while other writers wait
+        for this one, and sees what was committed before.
+        """
+        later: list[Callable[[], None]] = []
         with self.writing() as connection:
-            self._block.connection = connection
+            self._block.connection, self._block.later = connection, later
             try:
                 yield
             finally:
                 self._block.connection = None
+        for do in later:
+            do()
+
+    def once_committed(self, do: Callable[[], None]) -> None:
+        """Do it once what this thread writes is on record: after its block, which may also come to nothing, or else now."""
+        if getattr(self._block, "connection", None) is None:
+            do()
+        else:
+            self._block.later.append(do)
 
     @contextmanager
     def changing_schema(self) -> Iterator[Connection]:

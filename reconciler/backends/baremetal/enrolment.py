@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from http import HTTPStatus
 from typing import Final
 
@@ -51,13 +53,24 @@ _JOIN_AGAIN: Final = "Make a token with `quorate agents token NODE` and join aga
 
 
 class Enrolment:
-    """Answers agents that want a certificate. Any thread may call it."""
+    """Answers agents that want a certificate. Any thread may call it.
 
-    def __init__(self, authority: CertificateAuthority, agents: Agents, history: History, clock: Clock) -> None:
+    `together`: what is written in its block is there whole, or not at all.
+    """
+
+    def __init__(
+        self,
+        authority: CertificateAuthority,
+        agents: Agents,
+        history: History,
+        clock: Clock,
+        together: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._authority = authority
         self._agents = agents
         self._history = history
         self._clock = clock
+        self._together = together
 
     def answer(self, message: bytes) -> bytes:
         """The answer to one question, both in JSON. Raises StoreUnusableError and KeyFileError, and nothing for a bad question."""
@@ -82,8 +95,9 @@ class Enrolment:
         token, request, now = read_token(asked.token), read_request(asked.request), self._clock.now()
         node = node_of_request(request)
         # It is on record before the certificate leaves. A node that never gets the answer asks again with the same key.
-        agent = self._agents.join(token.hash, node, key_fingerprint(request), now, now.after(LIFE))
-        self._history.record_event(Event(now, "agent-joined", node, f"generation {agent.generation}", "agent"))
+        with self._together():
+            agent = self._agents.join(token.hash, node, key_fingerprint(request), now, now.after(LIFE))
+            self._history.record_event(Event(now, "agent-joined", node, f"generation {agent.generation}", "agent"))
         return self._issued(request, agent.generation)
 
     def _renewed(self, asked: RenewalAsked) -> Issued:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from starlette.requests import Request
+
 from reconciler.access.caller import Caller
 from reconciler.access.oidc import BadTokenError
 from reconciler.access.policy import AccessPolicy, RoleBinding
+from reconciler.api.authorisation import Authorisation
 from reconciler.api.guard import Guard
 from reconciler.api.server import ApiServer
 from reconciler.client import Client
@@ -50,3 +53,10 @@ def client_of(server: ApiServer, name: str) -> Iterator[Client]:
     """A client with somebody's token."""
     with Client(server.url, TOKEN if name == "alice" else f"token-of-{name}") as client:
         yield client
+
+
+def request_of(authority: Authorisation) -> Request:
+    """Of the owner, as guard and authority leave it."""
+    request = Request({"type": "http", "headers": []})
+    request.state.user, request.state.rights = "alice", authority.rights(Caller("alice", owner=True))
+    return request

@@ -10,9 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from sqlalchemy import event
-from starlette.requests import Request
 
-from reconciler.access.caller import Caller
 from reconciler.api.authorisation import Authorisation
 from reconciler.api.job_routes import JobRoutes, _Sent
 from reconciler.client import Client
@@ -30,6 +28,7 @@ from solver.model.workload import JobName, TaskPlacement
 from solver.round.solve import standing
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import NOW, POLICY, Site, spec
+from tests.reconciler.api.people import request_of
 
 ASKED: dict[str, Callable[[Client], object]] = {
     "a job that runs": lambda client: client.job("job-00"),
@@ -106,7 +105,7 @@ def test_of_many_events_the_jobs_are_read_at_once(crowded: Site, client: Client)
     assert len(sent) < 50
 
 
-SOLE = 10
+SOLE = 8
 """Statements for a submission that comes alone; the first of a transaction is counted, too."""
 
 
@@ -227,10 +226,3 @@ def test_submissions_that_come_together_are_judged_each_for_itself(crowded: Site
     assert [record.name for record, _ in (each for each in found if isinstance(each, tuple))] == ["good-1", "good-2"]
     # What is known is read with its failures.
     assert len(together) <= SOLE + 1
-
-
-def request_of(authority: Authorisation) -> Request:
-    """As guard and authority leave it."""
-    request = Request({"type": "http", "headers": []})
-    request.state.user, request.state.rights = "alice", authority.rights(Caller("alice", owner=True))
-    return request

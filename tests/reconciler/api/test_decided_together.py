@@ -1,4 +1,4 @@
-"""What a user decides by hand and the event that says so are one write: a kill between the two leaves neither."""
+"""What users decide or ask for and the event that says so are one write: a kill between the two leaves neither."""
 
 from __future__ import annotations
 
@@ -6,38 +6,66 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import pytest
+import structlog
+from sqlalchemy import event as sql_event
+from structlog.testing import capture_logs
 
 from reconciler.protocols.history import Event
-from reconciler.store.store import open_store
+from reconciler.server.history_log import LoggedHistory
+from reconciler.store.store import SqlStore, open_store
+from tests.contracts.stores import postgresql_schema
+from tests.fresh_store import fresh_store
 from tests.reconciler.api.conftest import NOW, Site
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from reconciler.api.payloads import InterventionAsked
-from reconciler.api.intervention_requests import InterventionRequests
-from reconciler.model.intervention_record import Subject
-from reconciler.store.history import SqlHistory
-from reconciler.store.store import open_store
-from tests.reconciler.api.conftest import Site
-
-asked = InterventionAsked(reason="a fan is loud", until="4h")
-SqlHistory.record_events = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-requests = InterventionRequests(Site(open_store(Path(sys.argv[1]))).services())
-requests.begin("hold", [Subject("queue", "team")], asked, "ada")
-"""
+from tests.reconciler.api.decisions import ASKED, MOMENTS, prepare
 
 
-def test_a_kill_between_the_two_leaves_neither(tmp_path: Path) -> None:
-    path = tmp_path / "quorate.db"
-    open_store(path).close()
-    ran = subprocess.run([sys.executable, "-c", KILLED, str(path)], capture_output=True, check=False, env=os.environ)
-    assert ran.returncode == -signal.SIGKILL, ran.stderr.decode()
-    store = open_store(path)
-    assert (store.interventions.newest(), store.history.events("team")) == ((), ())
-    store.close()
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def test_a_kill_between_the_two_leaves_neither(tmp_path: Path, kind: str) -> None:
+    with _database(kind, tmp_path) as where:
+        store = open_store(where)
+        prepare(store)
+        before = _on_record(store)
+        command = [sys.executable, "-m", "tests.reconciler.api.decisions", str(where), str(tmp_path)]
+        ran = subprocess.run(command, capture_output=True, check=True, env=os.environ)
+        ended = [line.split("\t") for line in ran.stdout.decode().splitlines()]
+        assert ended == [[asked, moment, str(int(signal.SIGKILL))] for asked in ASKED for moment in MOMENTS]
+        assert _on_record(store) == before
+        store.close()
+
+
+def _on_record(store: SqlStore) -> tuple[object, ...]:
+    """What could have come of any of it."""
+    return store.jobs.jobs(), store.interventions.newest(), store.history.events_since(0)
+
+
+@contextmanager
+def _database(kind: str, folder: Path) -> Iterator[Path | str]:
+    if kind == "sqlite":
+        fresh_store(folder / "quorate.db").close()
+        yield folder / "quorate.db"
+    else:
+        with postgresql_schema() as url:
+            yield url
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_it_is_one_write_with_one_event(site: Site, asked: str) -> None:
+    prepare(site.store)
+    begun: list[str] = []
+
+    def keep(_: object, __: object, statement: str, *___: object) -> None:
+        begun.extend([statement] if statement.startswith("BEGIN IMMEDIATE") else [])
+
+    sql_event.listen(site.store.database.engine, "before_cursor_execute", keep)
+    ask, subject = ASKED[asked]
+    ask(site)
+    sql_event.remove(site.store.database.engine, "before_cursor_execute", keep)
+    assert (len(begun), len(site.store.history.events(subject))) == (1, 1)
 
 
 def test_what_fails_in_the_block_undoes_all_of_it_and_the_next_is_on_its_own(site: Site) -> None:
@@ -52,3 +80,17 @@ def test_what_fails_in_the_block_undoes_all_of_it_and_the_next_is_on_its_own(sit
     assert len(store.history.events("team")) == 1
     store.history.record_event(Event(NOW, "queue-released", "team", "", "ada"))
     assert len(store.history.events("team")) == 2
+
+
+def test_the_log_says_what_is_on_record_and_no_more(site: Site) -> None:
+    database = site.store.database
+    history = LoggedHistory(site.store.history, structlog.get_logger(), once_committed=database.once_committed)
+    with capture_logs() as lines:
+        with suppress(RuntimeError), database.together():
+            history.record_event(Event(NOW, "queue-held", "undone", "", "ada"))
+            raise RuntimeError
+        with database.together():
+            history.record_event(Event(NOW, "queue-held", "kept", "", "ada"))
+            assert not lines
+        history.record_event(Event(NOW, "queue-held", "alone", "", "ada"))
+    assert [line["subject"] for line in lines] == ["kept", "alone"]
