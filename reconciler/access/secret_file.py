@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from weakref import WeakSet
 
 import structlog
 
@@ -47,6 +48,50 @@ class _Read(Generic[T]):
     problem: str = ""
 
 
+class SecretProblem(NamedTuple):
+    """What is wrong with a file as it is now. `is_kept`: what was read of it before counts; otherwise nothing does."""
+
+    problem: str
+    is_kept: bool
+
+
+class WatchedSecret(Protocol):
+    """Files that a process has read secrets from."""
+
+    @property
+    def place(self) -> str:
+        """Which."""
+
+    def look(self) -> SecretProblem | None:
+        """What is wrong with them now; None: they can be used."""
+
+
+class SecretRegister:
+    """What this process reads secrets from, for as long as anything does. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._all: WeakSet[WatchedSecret] = WeakSet()
+
+    def add(self, secret: WatchedSecret) -> None:
+        """It goes with its last user."""
+        with self._lock:
+            self._all.add(secret)
+
+    def looked_at(self) -> dict[str, SecretProblem | None]:
+        """What is wrong with each, by its place."""
+        with self._lock:
+            living = sorted(self._all, key=lambda secret: secret.place)
+        found: dict[str, SecretProblem | None] = {}
+        for secret in living:
+            found[secret.place] = secret.look() or found.get(secret.place)
+        return found
+
+
+SECRETS: Final = SecretRegister()
+"""Readers are made in many places, and each would have to be handed on to where they are told of."""
+
+
 class SecretFile(Generic[T]):
     """Any thread may ask. `read` raises whatever it likes for a file that can't be used.
 
@@ -68,6 +113,7 @@ class SecretFile(Generic[T]):
         self._spoilt = spoilt
         self._known = None if first is None else _Read(None, first)
         self._lock = Lock()
+        SECRETS.add(self)
 
     def __call__(self) -> T:
         """The secret as the file has it now. Raises what `read` raises, where there was never a good one."""
@@ -84,6 +130,19 @@ class SecretFile(Generic[T]):
     def problem(self) -> str:
         """Why what is known is older than the file; "": it is not."""
         return self._known.problem if self._known else ""
+
+    @property
+    def place(self) -> str:
+        """The file."""
+        return str(self.path)
+
+    def look(self) -> SecretProblem | None:
+        """What is wrong with the file now; None: it can be used."""
+        try:
+            self()
+        except Exception as error:  # noqa: BLE001  (`read` raises what it likes)
+            return SecretProblem(str(error), is_kept=False)
+        return SecretProblem(self.problem, is_kept=True) if self.problem else None
 
     def _read_anew(self, known: _Read[T], found: _Stamp | None) -> _Read[T]:
         log = structlog.get_logger("quorate")

@@ -7,11 +7,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
+import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from reconciler.access.token_file import token_source
 from reconciler.api.guard import is_loopback
 from reconciler.api.metrics_server import MetricsServer
+from reconciler.api.payloads import Status
 from reconciler.api.server import ApiServer
 from reconciler.connections.limits import ConnectionLimits, api_limits
 from reconciler.control.garbage_collection import seldom
@@ -19,6 +21,7 @@ from reconciler.server.api_guard import ApiDoors, doors_of
 from reconciler.server.crew import Crew, told_by_signals, with_restarts
 from reconciler.server.local_cluster import parts_on_this_machine
 from reconciler.server.parts import Parts
+from reconciler.server.secret_standing import SecretStanding
 from reconciler.server.settings import MetricsSettings, Settings
 from reconciler.web.console import console_routers
 
@@ -47,7 +50,7 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
     limits = limits_of(settings)
     with ExitStack() as closing:
         closing.enter_context(settings.folder.locked())
-        parts = _with_transactions(_parts(settings, log, closing))
+        parts = _with_secrets(_with_transactions(_parts(settings, log, closing)))
         doors = doors_of(settings, parts.services.access, parts.store.sessions)
         api = closing.enter_context(_api(settings, limits, parts, doors, log))
         if settings.metrics is not None:
@@ -77,6 +80,18 @@ def serve(settings: Settings, log: FilteringBoundLogger) -> None:
 def _with_transactions(parts: Parts) -> Parts:
     """What a user decides, and the event that says so, are one write."""
     return replace(parts, services=replace(parts.services, together=parts.store.database.together))
+
+
+def _with_secrets(parts: Parts) -> Parts:
+    """Status and metrics say which files with secrets can't be used, wherever they are read."""
+    secrets, status = SecretStanding(), parts.services.status
+    parts.services.metrics.add(secrets)
+
+    def told() -> Status:
+        found = status()
+        return msgspec.structs.replace(found, conditions=(*found.conditions, *secrets.conditions()))
+
+    return replace(parts, services=replace(parts.services, status=told))
 
 
 def limits_of(settings: Settings) -> ConnectionLimits:

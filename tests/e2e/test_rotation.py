@@ -131,3 +131,14 @@ def test_a_spoilt_file_ends_nothing_and_is_told(running: Running) -> None:
     running.tokens.write_text(good + "half a li\n")
     assert running.shown(running.ada) != 401
     assert "2: this is no line of a token file" in running.unusable(running.tokens)[0]
+    metrics = written(running.metrics, "half of it\n")
+    owner = {"Authorization": f"Bearer {known[running.own]}"}
+    (condition,) = (
+        each
+        for each in WEB.get(f"{running.at}/v1/status", headers=owner).json()["conditions"]
+        if each["status"] and each["type"] == "SecretUnusable"
+    )
+    assert [str(path) in condition["message"] for path in (running.tokens, metrics, running.own)] == [True, True, False]
+    told = WEB.get(f"{running.at}/metrics", headers=owner).text
+    for path, value in ((running.tokens, 1), (metrics, 1), (running.own, 0), (running.webhook, 0)):
+        assert f'quorate_secret_unusable{{file="{path}"}} {value}.0' in told

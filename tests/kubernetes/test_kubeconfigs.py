@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.access.secret_file import SECRETS
 from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.kubeconfig import READ_EVERY_S, Kubeconfig, from_kubeconfig, kubeconfig_paths
 from reconciler.kubernetes.client.refusals import CredentialsError
@@ -189,6 +190,28 @@ def test_messages_do_not_show_tokens(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError) as refused:
         loaded(from_kubeconfig(kubeconfig(tmp_path, user=user), ManualClock()))
     assert "s3cret" not in str(refused.value)
+
+
+def test_the_line_of_a_file_that_is_no_yaml_is_named_and_not_shown(tmp_path: Path) -> None:
+    """It may be the one with the token."""
+    path = kubeconfig(tmp_path)
+    path.write_text(path.read_text().replace("token: secret", "token: 'secret"))
+    with pytest.raises(CredentialsError, match=r"is no YAML from line \d+ on\. Make it anew") as refused:
+        Kubeconfig(path, ManualClock())
+    assert "secret" not in f"{refused.value!r} {refused.value.__cause__!r}"
+
+
+def test_what_is_wrong_with_files_that_are_changed_is_told_until_it_is_mended(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path)
+    good, config = path.read_text(), Kubeconfig(path, ManualClock())
+    for spoilt, told in (("half: [\n", "is no YAML"), (good.replace("current-context", "no-context"), "context")):
+        path.write_text(spoilt)
+        asyncio.run(config.load())
+        found = [each for each in SECRETS.looked_at().items() if each[0] == str(path)]
+        assert [(each.is_kept, told in each.problem) for _, each in found if each] == [(True, True)]
+        path.write_text(good)
+        asyncio.run(config.load())
+        assert SECRETS.looked_at()[str(path)] is None
 
 
 def test_keys_lie_in_no_file_once_a_session_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from kubernetes.aio.config import ConfigException
 from kubernetes.aio.config.dateutil import parse_rfc3339
 from kubernetes.aio.config.kube_config import ConfigNode, FileOrData, KubeConfigLoader
 
-from reconciler.access.secret_file import SecretFile
+from reconciler.access.secret_file import SECRETS, SecretFile, SecretProblem
 from reconciler.kubernetes.client import oidc
 from reconciler.kubernetes.client.credentials import Credentials, Loaded
 from reconciler.kubernetes.client.exec_plugin import ExecPlugin
@@ -76,7 +76,18 @@ class Kubeconfig:
         self._asked = context
         self._sources = [SecretFile(path, _read, CredentialsError) for path in several]
         self._contents: list[dict[str, Any]] = []
+        self._problem = ""
         self._look()
+        SECRETS.add(self)
+
+    @property
+    def place(self) -> str:
+        """The files."""
+        return self._place
+
+    def look(self) -> SecretProblem | None:
+        """What is wrong with what they say together; of each alone its own reader tells."""
+        return SecretProblem(self._problem, is_kept=True) if self._problem else None
 
     def _look(self) -> None:
         """At the files, if they are others than before: what is wrong with them by now leaves what they said before in force.
@@ -86,15 +97,17 @@ class Kubeconfig:
         contents, before = [source() for source in self._sources], dict(vars(self))
         if len(contents) == len(self._contents) and all(map(is_, contents, self._contents)):
             return
+        problem = ""
         try:
             self._take(contents)
         except CredentialsError as error:
             if not self._contents:
                 raise
             vars(self).update(before)
+            problem = str(error)
             told = {"file": self._place, "problem": str(error), "kept": "what they said before"}
             structlog.get_logger("quorate").error("secret-unusable", **told)
-        self._contents = contents
+        self._contents, self._problem = contents, problem
 
     def _take(self, contents: Sequence[dict[str, Any]]) -> None:
         self._merged = _merged(
@@ -237,7 +250,10 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CredentialsError(f"{path}: can't be read: {error.strerror}. Name another with KUBECONFIG") from error
     except yaml.YAMLError as error:
-        raise CredentialsError(f"{path}: is no YAML: {error}. Make it anew") from error
+        # Its own message shows the line, which may hold a key.
+        mark = getattr(error, "problem_mark", None)
+        line = f" from line {mark.line + 1} on" if mark else ""
+        raise CredentialsError(f"{path}: is no YAML{line}. Make it anew") from None
     if not isinstance(content, dict):
         raise CredentialsError(f"{path}: the file is empty or no mapping. Make it anew")
     return content

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
 
-from reconciler.access.secret_file import UNFINISHED_MS, SecretFile, is_among
+from reconciler.access.secret_file import UNFINISHED_MS, SecretFile, SecretRegister, is_among
 from reconciler.access.token_file import TokenFileError, own_token_source, read_tokens
 from reconciler.access.tokens import UserTokenFile, create_token
 from reconciler.model.clock import VirtualClock
@@ -32,6 +33,27 @@ def test_what_was_read_goes_on_while_the_file_says_nothing_good(tmp_path: Path) 
         assert str(path) in source.problem
     private(path, f"{SECOND}\n{FIRST}\n")
     assert (source(), source.problem) == ((SECOND, FIRST), "")
+
+
+def test_of_each_file_that_is_read_it_is_known_what_is_wrong_with_it_now(tmp_path: Path) -> None:
+    """Also where nothing needs it now, and as long as anything may."""
+    register, paths = SecretRegister(), [private(tmp_path / name, f"{FIRST}\n") for name in ("one", "two")]
+    token, users = SecretFile(paths[0], read_tokens, TokenFileError), UserTokenFile(tmp_path / "users")
+    create_token(users.path, "ada")
+    for each in (token, users.source):
+        each()
+        register.add(each)
+    assert register.looked_at() == {str(paths[0]): None, str(users.path): None}
+    paths[0].chmod(0o644)
+    users.path.unlink()
+    told = register.looked_at()
+    assert [told[place] and told[place].is_kept for place in (token.place, users.source.place)] == [True, False]
+    paths[0].chmod(0o600)
+    create_token(users.path, "ada")
+    assert set(register.looked_at().values()) == {None}
+    del users, each
+    gc.collect()
+    assert register.looked_at() == {token.place: None}
 
 
 def test_one_that_was_never_good_is_an_error(tmp_path: Path) -> None:
