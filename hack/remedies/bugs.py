@@ -14,7 +14,7 @@ from solver.round.verdicts import Waiting
 
 def shapes_do_not_matter() -> Any:
     """More GPUs are said to do, whatever their nodes."""
-    return mock.patch.object(shortage, "_least_freed", return_value=0)
+    return mock.patch.object(shortage, "least_freed", return_value=0)
 
 
 def nothing_is_lacking_beside_gpus() -> Any:

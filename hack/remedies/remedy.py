@@ -8,12 +8,14 @@ from typing import Literal
 
 import msgspec
 
-from hack.remedies.world import NOW, World, node
+from hack.remedies.parts import with_parts
+from hack.remedies.world import NOW, World, is_free, node, on_nodes, used_gpus, with_nodes
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node
 from solver.model.quantities import MILLI_PER_GPU, Cpu, Duration, MilliGpu
-from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.snapshot import snapshot_of
 from solver.model.workload import Job, JobName, QueueName
 from solver.plan.hopes import what_would_help
+from solver.plan.mig_reasons import MigGeometryReason
 from solver.plan.reasons import (
     AnyReason,
     BeyondGuarantee,
@@ -32,7 +34,7 @@ Way = Literal["room", "protection", "borrowing", "level"]
 """Of several things that would do, which is tried: more room or quota; no protection in place of room; a class that may
 borrow in place of a larger guarantee; a wider level in place of a roomy domain."""
 
-ROOM = (CapacityReason, NoRoomReason, HostResources, Topology)
+ROOM = (CapacityReason, NoRoomReason, HostResources, Topology, MigGeometryReason)
 
 
 def ways(reasons: Iterable[AnyReason]) -> Iterator[Way]:
@@ -107,33 +109,42 @@ def _unprotected(world: World, reason: Protected) -> World:
 def _with_room(world: World, job: Job, gpu_type: GpuType, reason: AnyReason, way: Way) -> World:
     """More nodes or larger ones, in the domain where they help most."""
     there, rack = len(world.snapshot.nodes), _emptiest_rack(world, gpu_type)
+    if any(group.shape.is_shared or group.shape.mig for group in job.spec.task_groups) and not (
+        isinstance(reason, Topology) and way == "level"
+    ):
+        return with_parts(world, job, gpu_type, reason, rack)
     match reason:
+        case MigGeometryReason(tasks=tasks, fit_as_it_is=fit):
+            gpus = max(group.shape.gpus for group in job.spec.task_groups)
+            return with_nodes(
+                world, (node(f"whole-{there}-{n}", gpu_type, gpus, rack, gpus * 64) for n in range(tasks - fit))
+            )
         case Topology() if way == "level":
             wider = msgspec.structs.replace(job.spec.topology, required=None)
             return _with_spec(world, job.name, topology=wider)
         case Topology(wanted=wanted):
-            return _with_nodes(world, _nodes_for(job, gpu_type, wanted, "roomy", there))
+            return with_nodes(world, _nodes_for(job, gpu_type, wanted, "roomy", there))
         case CapacityReason(free=free, wanted=wanted):
             return _freed(world, job, gpu_type, wanted - free)
         case NoRoomReason(gpus_per_task=each, tasks=tasks, tasks_that_fit=fit) if not _has_roomy(world):
             gpus = each // MILLI_PER_GPU
             names = (f"task-{there}-{index}" for index in range(tasks - fit))
-            return _with_nodes(world, (node(name, gpu_type, gpus, rack, gpus * 64) for name in names))
+            return with_nodes(world, (node(name, gpu_type, gpus, rack, gpus * 64) for name in names))
         case HostResources(group=group, cpu=cpu, tasks=tasks, tasks_that_fit=fit) if not _has_roomy(world):
             gpus = next(known.shape.gpus for known in job.spec.task_groups if known.name == group)
             names = (f"host-{there}-{index}" for index in range(tasks - fit))
-            return _with_nodes(world, (node(name, gpu_type, gpus, rack, -(-cpu // 1000)) for name in names))
+            return with_nodes(world, (node(name, gpu_type, gpus, rack, -(-cpu // 1000)) for name in names))
         case _:
             return world
 
 
 def _emptiest_rack(world: World, gpu_type: GpuType) -> str:
     """Where most GPUs of a type are free: more that is to lie in one domain helps most there."""
-    used = {device for known in world.snapshot.jobs for task in known.placement for device in task.devices}
+    used = used_gpus(world)
     free = Counter[str]()
     for known in world.snapshot.nodes:
         if known.gpu_type == gpu_type:
-            free[known.rack] += sum(gpu.id not in used for gpu in known.gpus)
+            free[known.rack] += sum(is_free(world, known, gpu, used) for gpu in known.gpus)
     return free.most_common(1)[0][0] if free else "fresh"
 
 
@@ -157,11 +168,11 @@ def _freed(world: World, job: Job, gpu_type: GpuType, lacking: int) -> World:
     """So many more GPUs are free, where they help most: beside what is too little for a task, then as nodes for whole tasks."""
     left = lacking // MILLI_PER_GPU
     each = max(group.shape.gpus for group in job.spec.task_groups)
-    used = {device for known in world.snapshot.jobs for task in known.placement for device in task.devices}
+    used = used_gpus(world)
     nodes = {known.name: known for known in world.snapshot.nodes}
 
     def missing(known: Node) -> int:
-        return -sum(gpu.id not in used for gpu in known.gpus) % each
+        return -sum(is_free(world, known, gpu, used) for gpu in known.gpus) % each
 
     open_nodes = [known for known in nodes.values() if known.gpu_type == gpu_type and missing(known)]
     for known in sorted(open_nodes, key=missing):
@@ -174,22 +185,13 @@ def _freed(world: World, job: Job, gpu_type: GpuType, lacking: int) -> World:
         gpus = min(each, left)
         fresh.append(node(f"free-{known_nodes}-{len(fresh)}", gpu_type, gpus, "fresh", gpus * 64))
         left -= gpus
-    return _with_nodes(World(_on(world, tuple(nodes.values())), world.policy), fresh)
+    return with_nodes(World(on_nodes(world, tuple(nodes.values())), world.policy), fresh)
 
 
 def _larger(known: Node, more: int) -> Node:
     first = len(known.gpus)
     gpus = tuple(Gpu(DeviceId(f"{known.name}/{index}"), index) for index in range(first, first + more))
     return msgspec.structs.replace(known, gpus=(*known.gpus, *gpus), cpu=Cpu(known.cpu + more * 64_000))
-
-
-def _with_nodes(world: World, more: Iterable[Node]) -> World:
-    return World(_on(world, (*world.snapshot.nodes, *more)), world.policy)
-
-
-def _on(world: World, nodes: Iterable[Node]) -> Snapshot:
-    known = world.snapshot
-    return snapshot_of(known.time, nodes, known.jobs, known.in_flight)
 
 
 def _with_spec(world: World, name: JobName, **fields: object) -> World:
@@ -255,4 +257,5 @@ def _with_class(world: World, name: str, **fields: object) -> World:
 
 def _under(world: World, **fields: object) -> World:
     changed = msgspec.structs.replace(world.policy, **fields)
-    return World(world.snapshot, policy_of(changed.queues, changed.priority_classes, changed.scheduling))
+    divided = changed.sharing, changed.mig, changed.reservations
+    return World(world.snapshot, policy_of(changed.queues, changed.priority_classes, changed.scheduling, *divided))

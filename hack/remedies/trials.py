@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from hack.remedies.kinds import FILLER, Kind
 from hack.remedies.remedy import Way, can_be_tried, made, of_type, ways
 from hack.remedies.world import TYPES, World, at_rest, drawn
 from solver.model.cluster import GpuType
@@ -29,6 +30,7 @@ class Trial:
     `then`: what bound it after each step but the last.
     """
 
+    kind: Kind
     seed: int
     job: JobName
     gpu_type: GpuType
@@ -47,23 +49,23 @@ class Trial:
     def __str__(self) -> str:
         came = "never started" if self.steps is None else f"started after {self.steps}"
         return (
-            f"seed {self.seed}: {self.job} on {self.gpu_type} by {self.way}, {came}: {'; '.join(map(str, self.reasons))}\n then: "
-            + " | ".join(self.then)
+            f"{self.kind} {self.seed}: {self.job} on {self.gpu_type} by {self.way}, {came}: "
+            f"{'; '.join(map(str, self.reasons))}\n then: " + " | ".join(self.then)
         )
 
 
-def trials(seed: int) -> Iterator[Trial]:
+def trials(seed: int, kind: Kind = "whole") -> Iterator[Trial]:
     """All trials of one world."""
-    world = drawn(seed)
+    world = drawn(seed, kind)
     if world is None:
         return
     for verdict in solve(world.snapshot, world.policy, None).verdicts:
         if isinstance(verdict, Waits):
             job = next(job for job in world.snapshot.jobs if job.name == verdict.job)
-            yield from _of_job(seed, world, job, verdict.reasons)
+            yield from _of_job(kind, seed, world, job, verdict.reasons)
 
 
-def _of_job(seed: int, world: World, job: Job, reasons: Sequence[AnyReason]) -> Iterator[Trial]:
+def _of_job(kind: Kind, seed: int, world: World, job: Job, reasons: Sequence[AnyReason]) -> Iterator[Trial]:
     for gpu_type in _types(job, reasons):
         bound = of_type(reasons, gpu_type)
         if not bound or not can_be_tried(bound):
@@ -72,7 +74,7 @@ def _of_job(seed: int, world: World, job: Job, reasons: Sequence[AnyReason]) -> 
             for alone in (True, False):
                 start = _without_others(world, job) if alone else world
                 came = _followed(start, job, gpu_type, bound, way)
-                yield Trial(seed, job.name, gpu_type, way, alone, bound, *came)
+                yield Trial(kind, seed, job.name, gpu_type, way, alone, bound, *came)
 
 
 def _types(job: Job, reasons: Sequence[AnyReason]) -> Sequence[GpuType]:
@@ -104,8 +106,10 @@ def _followed(
         verdict = next(known for known in plan.verdicts if known.job == job.name)
         if isinstance(verdict, Starts) or not isinstance(verdict, Waits):
             return (step if isinstance(verdict, Starts) else None), taken, (*then, str(verdict))
-        if any(isinstance(reason, AwaitsRelease) for reason in verdict.reasons):
-            return step, taken, tuple(then)
+        leaving = [job for reason in verdict.reasons if isinstance(reason, AwaitsRelease) for job in reason.leaving]
+        if leaving:
+            # What stands for room that was not asked for never leaves.
+            return (None if any(job.startswith(FILLER) for job in leaving) else step), taken, tuple(then)
         then.append("; ".join(map(str, verdict.reasons)))
         taken |= any(isinstance(other, Starts) for other in plan.verdicts)
         rested = at_rest(world)

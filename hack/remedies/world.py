@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
-from solver.model.cluster import DeviceId, Gpu, GpuType, Level, Node, NodeName
+from hack.remedies.kinds import HOUR_MS, Kind, job_for, later, node_for, policy_for
+from solver.model.cluster import DeviceId, Gpu, GpuType, Level, MigInstance, Node, NodeName
 from solver.model.inflight import InFlight
 from solver.model.parts import without
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
@@ -23,7 +24,6 @@ from solver.round.solve import solve
 
 TYPES = (GpuType("H100"), GpuType("A100"))
 LEAVES = (QueueName("left"), QueueName("r1"), QueueName("r2"))
-HOUR_MS = 3_600_000
 CORES_PER_GPU = 8
 NOW = Instant(100 * HOUR_MS)
 ROUNDS_TO_REST = 12
@@ -37,12 +37,22 @@ class World:
     policy: Policy
 
 
-def drawn(seed: int) -> World | None:
+def drawn(seed: int, kind: Kind = "whole") -> World | None:
     """The world of a seed, after as many rounds as it takes; None where it does not come to rest."""
-    chance = random.Random(f"remedies {seed}")
+    chance, varied = random.Random(f"remedies {seed}"), random.Random(f"remedies {kind} {seed}")
     nodes = tuple(_node(chance, number) for number in range(chance.randint(1, 6)))
     jobs = [_job(chance, number) for number in range(chance.randint(3, 12))]
-    return at_rest(World(snapshot_of(NOW, nodes, jobs), _policy(chance)))
+    policy = _policy(chance)
+    if kind != "whole":
+        policy = policy_for(kind, policy, varied)
+        nodes = tuple(node_for(kind, known, policy, varied) for known in nodes)
+        jobs = [job_for(kind, job, varied) for job in jobs]
+    world = at_rest(World(snapshot_of(NOW, nodes, jobs), policy))
+    if kind != "turns" or world is None:
+        return world
+    known = world.snapshot
+    aged = snapshot_of(known.time, known.nodes, (later(job, varied) for job in known.jobs), known.in_flight)
+    return at_rest(World(aged, policy))
 
 
 def at_rest(world: World) -> World | None:
@@ -57,7 +67,7 @@ def at_rest(world: World) -> World | None:
 
 
 def _left(snapshot: Snapshot) -> Snapshot:
-    """Every job that was asked to leave, or to shrink, has."""
+    """Every job that was asked to leave, or to shrink, has, and every GPU is partitioned as it was to be."""
     gone = {intent.job for intent in snapshot.in_flight.evictions}
     shrunk = {intent.job: intent.tasks for intent in snapshot.in_flight.intents if intent.kind == "shrink"}
 
@@ -69,9 +79,19 @@ def _left(snapshot: Snapshot) -> Snapshot:
             job, phase="pending", placement=(), started_at=None, time_limit=None, evicted_at=evicted
         )
 
+    asked = {known.device: known.instances for known in snapshot.in_flight.repartitions}
+    nodes = tuple(_cut(known, asked) for known in snapshot.nodes)
     promised = tuple(intent for intent in snapshot.in_flight.intents if intent.kind == "nominate")
     in_flight = InFlight(intents=promised, reservations=snapshot.in_flight.reservations)
-    return snapshot_of(snapshot.time, snapshot.nodes, map(after, snapshot.jobs), in_flight)
+    return snapshot_of(snapshot.time, nodes, map(after, snapshot.jobs), in_flight)
+
+
+def _cut(node: Node, asked: Mapping[DeviceId, tuple[MigInstance, ...] | None]) -> Node:
+    """With each GPU partitioned as it was asked to be."""
+    if not any(gpu.id in asked for gpu in node.gpus):
+        return node
+    gpus = (msgspec.structs.replace(gpu, instances=asked.get(gpu.id, gpu.instances)) for gpu in node.gpus)
+    return msgspec.structs.replace(node, gpus=tuple(gpus))
 
 
 def node(name: str, gpu_type: GpuType, gpus: int, rack: str, cpu: int | None = None) -> Node:
@@ -152,3 +172,26 @@ def _quota(chance: random.Random, gpu_type: GpuType, parent: str | None) -> Quot
         None if it is None else MilliGpu.gpus(it) for it in (guaranteed, most, per_user, lendable)
     )
     return Quota(gpu_type, guarantee, ceiling, cap, lent)
+
+
+def used_gpus(world: World) -> set[DeviceId]:
+    """Those of which a job has something: a whole one, a part, or an instance."""
+    held = (task for known in world.snapshot.jobs for task in known.placement)
+    return {device for task in held for device in ((task.mig.gpu,) if task.mig else task.devices)}
+
+
+def is_free(world: World, on: Node, gpu: Gpu, used: Collection[DeviceId]) -> bool:
+    """Whether a job may have the whole of a GPU: no other has anything of it, and it is in one piece, or may be again."""
+    rule = next((known for known in world.policy.mig if known.pool == on.pool), None)
+    return gpu.id not in used and (not gpu.instances or bool(rule and rule.changes_max))
+
+
+def with_nodes(world: World, more: Iterable[Node]) -> World:
+    """The world with these nodes beside its own."""
+    return World(on_nodes(world, (*world.snapshot.nodes, *more)), world.policy)
+
+
+def on_nodes(world: World, nodes: Iterable[Node]) -> Snapshot:
+    """What is there, on these nodes in place of its own."""
+    known = world.snapshot
+    return snapshot_of(known.time, nodes, known.jobs, known.in_flight)

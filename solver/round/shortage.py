@@ -12,13 +12,12 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.model.amounts import NONE, Amounts, is_port
 from solver.model.arrays import Ints
 from solver.model.cluster import GpuType
-from solver.model.quantities import Cpu, Memory, MilliGpu
-from solver.model.shape import MigShape, Shape, SharedShape
+from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory, MilliGpu
+from solver.model.shape import MigShape, Shape, SharedShape, taking
 from solver.model.workload import JobSpec, TaskGroup
 from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.placement.reach import limits_of, reach
-from solver.plan.mig_reasons import MigGeometryReason
 from solver.plan.reason import HostResource
 from solver.plan.reasons import (
     AnyReason,
@@ -31,6 +30,7 @@ from solver.plan.reasons import (
     Topology,
 )
 from solver.quota.options import Option
+from solver.round.instance_shortage import geometry_reason, least_freed, too_few_instances, without_hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,15 @@ class Shortage:
             yield CapacityReason(gpu_type, free, wanted, *limits_of(room, option, gpu_type))
         shortage = {gpu_type: wanted - free for gpu_type, free, wanted in short}
         yield from self._beyond_count(spec, option, shortage)
+        uncut = {reason.group: reason for reason in too_few_instances(room, spec, option, shortage, milli_free)}
+        yield from (reason for reason in uncut.values() if reason.gpu_type in shortage)
         scattered = [
             reason
             for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
             if gpu_type not in shortage
-            for reason in _too_few_slots(room, group, shape, gpu_type)
+            for reason in (
+                (uncut[group.name],) if group.name in uncut else _too_few_slots(room, group, shape, gpu_type)
+            )
         ]
         yield from scattered
         apart = [] if short or scattered else list(_kept_apart(room, spec, option))
@@ -75,11 +79,16 @@ class Shortage:
         for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
             if gpu_type is None or gpu_type not in shortage or not shape.gpus:
                 continue
-            alone = _gpus_alone(shape)
+            alone = without_hosts(shape)
             fits = self.room.offer(alone, gpu_type).total
             if option.gpu_types.count(gpu_type) == 1:
                 free = milli_free[self.room.usable(alone, gpu_type)]
-                if _least_freed(free, shape.cost, group.least - fits) > shortage[gpu_type]:
+                if self.room.partitions:
+                    # An idle GPU counts as free also where it stays partitioned.
+                    whole, now = taking(1, {}), self.room.open_nodes
+                    free = self.room.slots(whole, gpu_type, within=now) * MILLI_PER_GPU
+                    fits = self.room.offer(alone, gpu_type, within=now).total
+                if least_freed(free, shape.cost, group.least - fits) > shortage[gpu_type]:
                     limit = _limit_of(self.room, group)
                     yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits, *limit)
             if self.room.offer(shape, gpu_type).total < min(fits, group.least):
@@ -112,11 +121,11 @@ def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type:
     if fits >= group.least:
         # What is wanted can be had, but perhaps not with the changes of partitions that are left.
         if room.partitions and room.offer(shape, gpu_type, within=room.open_nodes).total < group.least:
-            yield _too_few_instances(room, group, shape, gpu_type)
+            yield geometry_reason(room, group, shape, gpu_type)
         return
-    gpus_alone = _gpus_alone(shape)
+    gpus_alone = without_hosts(shape)
     if isinstance(shape, MigShape) and room.offer(gpus_alone, gpu_type).total < group.least:
-        yield _too_few_instances(room, group, gpus_alone, gpu_type)
+        yield geometry_reason(room, group, gpus_alone, gpu_type)
     elif not shape.uses_gpus or room.offer(gpus_alone, gpu_type).total >= group.least:
         yield from _too_little_beside(room, group, shape, gpu_type, group.least)
     else:
@@ -124,27 +133,16 @@ def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type:
         yield NoRoomReason(group.name, name, group.least, shape.cost, fits, *_limit_of(room, group))
 
 
-def _gpus_alone(shape: Shape) -> Shape:
-    return msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0), resources=NONE)
-
-
 def _limit_of(room: FreeCapacity, group: TaskGroup) -> tuple[str, int]:
     """The set of nodes that a group is limited to, and how many they are."""
     return group.nodes, int(room.sets[group.nodes].sum()) if group.nodes else 0
-
-
-def _least_freed(free: Ints, each: int, tasks: int) -> int:
-    """How many milli-GPU have to become free at least for so many more tasks of a size, beside what is free on each node."""
-    parts: list[int] = (free % each).tolist()
-    begun = sorted(each - part for part in parts if part)[: max(tasks, 0)]
-    return sum(begun) + each * (max(tasks, 0) - len(begun))
 
 
 def _too_little_beside(
     room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None, enough: int
 ) -> Iterator[HostResources]:
     """What there is too little of beside GPUs for `enough` tasks, for which there are GPUs."""
-    fits, gpus_alone = room.offer(shape, gpu_type).total, _gpus_alone(shape)
+    fits, gpus_alone = room.offer(shape, gpu_type).total, without_hosts(shape)
     asked = GpuType("") if gpu_type is None else gpu_type, Cpu(shape.cpu), Memory(shape.memory)
     limit = _limit_of(room, group)
     lacking = tuple(_lacking(room, msgspec.structs.replace(shape, resources=NONE), gpu_type, enough))
@@ -179,22 +177,6 @@ def _scarce(
             yield ScarceResource(name, amount, int(left))
 
 
-def _too_few_instances(
-    room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None
-) -> MigGeometryReason:
-    as_it_is, with_changes, at_last = (
-        int(slots.sum())
-        for slots in (
-            room.slots(shape, gpu_type, fresh=False),
-            room.slots(shape, gpu_type, within=room.open_nodes),
-            room.slots(shape, gpu_type),
-        )
-    )
-    left = _changes_left(room, gpu_type)
-    name, profile = gpu_type or GpuType(""), shape.mig or ""
-    return MigGeometryReason(group.name, name, profile, group.least, as_it_is, with_changes, at_last, left)
-
-
 def _roomiest_domain(room: FreeCapacity, spec: JobSpec, option: Option, milli_free: Ints) -> Topology:
     level = spec.effective_topology.required or "pool"
     domains = room.topology[level]
@@ -205,9 +187,3 @@ def _roomiest_domain(room: FreeCapacity, spec: JobSpec, option: Option, milli_fr
     best = int(free.argmax())
     wanted = MilliGpu(sum(option.charge.values()))
     return Topology(level, wanted, domains.names[best], MilliGpu(int(free[best])))
-
-
-def _changes_left(room: FreeCapacity, gpu_type: GpuType | None) -> int:
-    """How many GPUs of a type may still be partitioned anew in this round."""
-    pools = {node.pool for node in room.nodes if gpu_type in (None, node.gpu_type)}
-    return sum(left for pool, left in room.partitions.changes_left.items() if pool in pools)
