@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest import mock
 
+import msgspec
+
+from hack.remedies.kinds import Kind
 from hack.remedies.trials import trials
+from solver.model.quantities import MilliGpu
+from solver.model.shape import SharedShape
+from solver.model.workload import JobSpec
+from solver.plan.reasons import AnyReason, CapacityReason
 from solver.quota.entitlement import QuotaHeadroom
+from solver.quota.options import Option
 from solver.round import shortage
+from solver.round.shortage import Shortage
 from solver.round.verdicts import Waiting
 
 
@@ -40,18 +49,41 @@ def what_a_user_may_hold_is_kept_quiet() -> Any:
     return mock.patch.object(Waiting, "_binding", unsaid)
 
 
-BUGS: tuple[Callable[[], Any], ...] = (
-    shapes_do_not_matter,
-    nothing_is_lacking_beside_gpus,
-    one_max_is_named_of_several,
-    what_a_user_may_hold_is_kept_quiet,
-)
+def instances_are_counted_group_by_group() -> Any:
+    """Each group of a gang has instances enough, and all of them together have not."""
+    return mock.patch.object(shortage, "too_few_instances", return_value=())
 
 
-def caught_by(bug: Callable[[], Any], seeds: range) -> int | None:
+def a_gang_of_parts_is_counted_as_one_task() -> Any:
+    """Less is said to be lacking than the tasks of a gang need together."""
+
+    def understated(self: Shortage, spec: JobSpec, option: Option) -> Iterator[AnyReason]:
+        part = max((shape.cost for shape in option.shapes if isinstance(shape, SharedShape)), default=None)
+        for reason in sound(self, spec, option):
+            if part and isinstance(reason, CapacityReason):
+                yield msgspec.structs.replace(reason, wanted=min(reason.wanted, MilliGpu(reason.free + part)))
+            else:
+                yield reason
+
+    sound = Shortage.reasons
+    return mock.patch.object(Shortage, "reasons", understated)
+
+
+BUGS: dict[Callable[[], Any], Kind] = {
+    shapes_do_not_matter: "whole",
+    nothing_is_lacking_beside_gpus: "whole",
+    one_max_is_named_of_several: "whole",
+    what_a_user_may_hold_is_kept_quiet: "whole",
+    instances_are_counted_group_by_group: "mig",
+    a_gang_of_parts_is_counted_as_one_task: "parts",
+}
+"""Each with the kind of worlds in which it shows."""
+
+
+def caught_by(bug: Callable[[], Any], seeds: Iterable[int], kind: Kind) -> int | None:
     """The first seed at which a job does not start that was to."""
     with bug():
         for seed in seeds:
-            if any(trial.alone and trial.steps != 1 for trial in trials(seed)):
+            if any(trial.alone and trial.steps != 1 for trial in trials(seed, kind)):
                 return seed
     return None

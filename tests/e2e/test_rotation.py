@@ -139,6 +139,6 @@ def test_a_spoilt_file_ends_nothing_and_is_told(running: Running) -> None:
         if each["status"] and each["type"] == "SecretUnusable"
     )
     assert [str(path) in condition["message"] for path in (running.tokens, metrics, running.own)] == [True, True, False]
-    told = WEB.get(f"{running.at}/metrics", headers=owner).text
+    figures = WEB.get(f"{running.at}/metrics", headers=owner).text
     for path, value in ((running.tokens, 1), (metrics, 1), (running.own, 0), (running.webhook, 0)):
-        assert f'quorate_secret_unusable{{file="{path}"}} {value}.0' in told
+        assert f'quorate_secret_unusable{{file="{path}"}} {value}.0' in figures

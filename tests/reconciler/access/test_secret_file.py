@@ -46,8 +46,8 @@ def test_of_each_file_that_is_read_it_is_known_what_is_wrong_with_it_now(tmp_pat
     assert register.looked_at() == {str(paths[0]): None, str(users.path): None}
     paths[0].chmod(0o644)
     users.path.unlink()
-    told = register.looked_at()
-    assert [told[place] and told[place].is_kept for place in (token.place, users.source.place)] == [True, False]
+    told = {place: found and found.is_kept for place, found in register.looked_at().items()}
+    assert told == {token.place: True, users.source.place: False}
     paths[0].chmod(0o600)
     create_token(users.path, "ada")
     assert set(register.looked_at().values()) == {None}
