@@ -39,6 +39,14 @@ class PlaneFailedError(Exception):
     """The process ended, or did not get to where it was waited for."""
 
 
+class RefusedError(PlaneFailedError):
+    """It answered, and not with 200. `status`: of HTTP."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class Ordered(NamedTuple):
     """An order that arrived at the cluster: when, by the monotonic clock, and which."""
 
@@ -200,7 +208,7 @@ class Caller:
             answer = connection.getresponse()
             said = answer.read()
         if answer.status != http.client.OK:
-            raise PlaneFailedError(f"{method} {path}: {answer.status} {said.decode(errors='replace')[:300]}")
+            raise RefusedError(f"{method} {path}: {answer.status} {said.decode(errors='replace')[:300]}", answer.status)
         return said
 
 

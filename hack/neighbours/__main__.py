@@ -23,15 +23,19 @@ from hack.neighbours.tenants import measure, medians, ratios
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(turns: int, times: int, most: float, output: str) -> None:
-    """Compare a tenant's latencies in quiet with those beside a flood. Fails where a job inside its guarantee is not started."""
+    """Compare a tenant's latencies in quiet with those beside a flood.
+
+    Fails where a job inside its guarantee is not started, and exits with 1 where one of its requests was refused.
+    """
     with tempfile.TemporaryDirectory(prefix="quorate-neighbours-") as folder:
         quiet, noise = measure(Path(folder), turns, times)
-    found = ratios(quiet, noise)
+    found, refused = ratios(quiet, noise), sum((quiet.refused + noise.refused).values())
     if output == "json":
         click.echo(
             json.dumps(
                 {
                     "started": len(quiet.starts) + len(noise.starts),
+                    "refused": refused,
                     "medianMs": medians(quiet, noise),
                     "times": found,
                     "flood": noise.counts,
@@ -43,8 +47,10 @@ def main(turns: int, times: int, most: float, output: str) -> None:
         for name, of in found.items():
             calm, loud = medians(quiet, noise)[name]
             click.echo(f"{name:8} median {calm} ms, beside a flood {loud} ms; p50 x {of['p50']:6} p99 x {of['p99']:6}")
+        click.echo(f"started {len(quiet.starts) + len(noise.starts)}, refused {refused}")
         click.echo(", ".join(f"{name} {count}" for name, count in sorted(noise.counts.items())))
-    sys.exit(1 if most and any(of["p50"] > most for of in found.values()) else 0)
+    is_slow = most and any(of["p50"] > most for of in found.values())
+    sys.exit(1 if refused or is_slow else 0)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from threading import Event, Thread
 
 import msgspec
 
-from hack.control_plane.plane import Caller, PlaneFailedError, job_document
+from hack.control_plane.plane import Caller, PlaneFailedError, RefusedError, job_document
 from hack.control_plane.stages import watched_by
 from solver.model.shape import Shape
 from solver.model.workload import JobSpec, QueueName, TaskGroup
@@ -31,17 +31,18 @@ HUGE_TASKS = 512
 
 
 class Flood:
-    """Until it is over. `counts`: how much of each kind was answered and refused."""
+    """Until it is over. `counts`: how much of each kind was answered, and by which status the rest was refused (`list429`)."""
 
     def __init__(self, caller: Caller, name: str) -> None:
         self.counts: Counter[str] = Counter()
         self._caller, self._name, self._over = caller, name, Event()
+        self._log = f"/v1/jobs/{name}-logged/logs?group=worker&index=0"
         self._deeds: dict[str, Callable[[random.Random, int], object]] = {
             "submit": self._submit,
             "huge": self._huge,
             "list": lambda _, __: caller.get("/v1/jobs?limit=500"),
             "queues": lambda _, __: caller.get("/v1/queues"),
-            "log": lambda _, number: caller.get(f"/v1/jobs/{name}-submit-{1 + number % 20}/logs?group=worker&index=0"),
+            "log": lambda _, __: caller.get(self._log),
         }
 
     def _submit(self, _: random.Random, number: int) -> object:
@@ -53,6 +54,18 @@ class Flood:
         spec = JobSpec(NOISY, (group,), command=("sleep", "2s"))
         return self._caller.post("/v1/jobs", job_document(f"{self._name}-huge-{number}", msgspec.to_builtins(spec)))
 
+    def begin(self) -> None:
+        """Have a job whose log there is to be read."""
+        spec = JobSpec(NOISY, (TaskGroup("worker", 1, Shape(gpus=1)),), command=("sleep", "1s"))
+        self._caller.post("/v1/jobs", job_document(f"{self._name}-logged", msgspec.to_builtins(spec)))
+        while True:
+            try:
+                self._caller.get(self._log)
+            except RefusedError:
+                time.sleep(0.05)
+            else:
+                return
+
     def run(self, kind: str, thread: int) -> None:
         """One thread of it."""
         chance, number = random.Random(f"{kind} {thread}"), thread * 1_000_000
@@ -61,8 +74,10 @@ class Flood:
             try:
                 self._deeds[kind](chance, number)
                 self.counts[kind] += 1
+            except RefusedError as refused:
+                self.counts[f"{kind}{refused.status}"] += 1
             except (PlaneFailedError, OSError, HTTPException):
-                self.counts[f"{kind}Refused"] += 1
+                self.counts[f"{kind}BrokenOff"] += 1
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
@@ -104,6 +119,7 @@ def flooded(caller: Caller, name: str, counts: Counter[str]) -> Iterator[None]:
 def main(url: str, name: str) -> None:
     """Flood until standard input ends."""
     flood = Flood(Caller(url, sys.stdin.readline().strip()), name)
+    flood.begin()
     with flood.going_on():
         while not flood.counts:
             time.sleep(0.05)

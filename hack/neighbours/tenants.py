@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from hack.control_plane.plane import Caller, SimulatedPlane, job_document
+from hack.control_plane.plane import Caller, RefusedError, SimulatedPlane, job_document
 from hack.heartbeats.figures import quantile
 from hack.neighbours.flood import flooded
 from reconciler.access.tokens import create_token
@@ -25,6 +25,8 @@ from solver.model.workload import JobSpec, QueueName, TaskGroup
 QUIET: Final = QueueName("quiet")
 GUARANTEED = 32
 LIMIT_S: Final = 300.0
+BUSY: Final = (429, 503)
+"""What an API answers that has too much to do."""
 READS: Final = {"job": "/v1/jobs/{name}", "queues": "/v1/queues", "jobs": "/v1/jobs?limit=50&user=quiet"}
 HEAD: Final = "apiVersion: quorate.dev/v1\nkind: "
 POLICY: Final = {
@@ -43,10 +45,14 @@ POLICY: Final = {
 
 @dataclass
 class Measured:
-    """Seconds, by what was asked. `starts`: from a submission until the cluster was told to start the job."""
+    """Seconds, by what was asked. `starts`: from a submission until the cluster was told to start the job.
+
+    `refused`: requests of the tenant that were, by their status. `counts`: what its neighbour asked for meanwhile.
+    """
 
     starts: list[float] = field(default_factory=list)
     reads: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in READS})
+    refused: Counter[int] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -86,13 +92,26 @@ def _work(plane: SimulatedPlane, caller: Caller, into: Measured, name: str, time
     spec = JobSpec(QUIET, (TaskGroup("worker", 1, Shape(gpus=8)),), command=("sleep", "1s"))
     for number in range(times):
         job, asked_s = f"{name}-{number}", time.monotonic()
-        caller.post("/v1/jobs", job_document(job, msgspec.to_builtins(spec)))
+        _asked(into, partial(caller.post, "/v1/jobs", job_document(job, msgspec.to_builtins(spec))))
         plane.until(f"{job} is started", partial(_start_of, plane, job), LIMIT_S)
         into.starts.append(_start_of(plane, job)[0] - asked_s)
         for what, path in READS.items():
             asked_s = time.monotonic()
-            caller.get(path.format(name=job))
+            _asked(into, partial(caller.get, path.format(name=job)))
             into.reads[what].append(time.monotonic() - asked_s)
+
+
+def _asked(into: Measured, ask: Callable[[], object]) -> None:
+    """Until it is answered."""
+    while True:
+        try:
+            ask()
+        except RefusedError as refused:
+            into.refused[refused.status] += 1
+            if refused.status not in BUSY:
+                raise
+        else:
+            return
 
 
 def _start_of(plane: SimulatedPlane, job: str) -> list[float]:

@@ -22,7 +22,6 @@ from tests.drawn import DRAWING
 QUICK = {
     nothing_is_lacking_beside_gpus: range(7, 12),
     what_a_user_may_hold_is_kept_quiet: range(7, 12),
-    instances_are_counted_group_by_group: range(9, 10),
     a_gang_of_parts_is_counted_as_one_task: range(2, 3),
 }
 """Found within a few seeds."""
@@ -30,7 +29,7 @@ SHOWED = (61, 88, 112, 183, 211)
 """Worlds in which more GPUs were said to do and did not, until that was put right."""
 SEEDS_OF: dict[Kind, tuple[int, ...]] = {
     "parts": (2, 8, 12, 32),
-    "mig": (9, 22, 17, 27, 37, 46, 48, 82),
+    "mig": (39, 9, 22, 17, 27, 37, 46, 48, 82),
     "turns": (8, 12, 36, 39),
 }
 """Of the others; those with instances were worlds in which too little was said to be lacking."""
@@ -54,7 +53,7 @@ def test_so_it_does_in_more_worlds() -> None:
 
 @pytest.mark.parametrize("kind", SEEDS_OF)
 def test_it_helps_where_gpus_are_divided_and_where_jobs_take_turns(kind: Kind) -> None:
-    assert_all_help(SEEDS_OF[kind][:2], kind)
+    assert_all_help(SEEDS_OF[kind][:1], kind)
 
 
 @pytest.mark.thorough
@@ -66,6 +65,12 @@ def test_so_it_does_in_more_of_these_worlds(kind: Kind) -> None:
 @pytest.mark.parametrize("bug", QUICK)
 def test_a_verdict_that_leaves_something_out_is_found(bug: Callable[[], Any]) -> None:
     assert caught_by(bug, QUICK[bug], BUGS[bug]) is not None
+
+
+@pytest.mark.thorough
+def test_so_is_one_that_leaves_out_how_gpus_are_partitioned() -> None:
+    bug = instances_are_counted_group_by_group
+    assert caught_by(bug, (9,), BUGS[bug]) is not None
 
 
 @pytest.mark.long

@@ -1,0 +1,1 @@
+"""What a tenant feels of another that asks for too much."""
