@@ -69,13 +69,13 @@ def private_server() -> Iterator[PrivateServer]:
     binaries = find_binaries()
     with tempfile.TemporaryDirectory(prefix="quorate-postgresql-") as name:
         folder, password = Path(name), secrets.token_urlsafe(16)
-        account = _account()
+        account = account_to_run_as()
         (folder / "password").write_text(password)
         if account is not None:
             for path in (folder, folder / "password"):
                 os.chown(path, account.pw_uid, account.pw_gid)
-        as_account = _become(account)
-        _make(binaries, folder, as_account)
+        as_account = words_to_become(account)
+        make_cluster(binaries, folder, as_account)
         (port,) = free_ports(1)
         server = PrivateServer("127.0.0.1", port, password)
         # SIGQUIT has the server end at once, its children and shared memory with it.
@@ -87,7 +87,7 @@ def private_server() -> Iterator[PrivateServer]:
             guard.stop(guarded)
 
 
-def _account() -> pwd.struct_passwd | None:
+def account_to_run_as() -> pwd.struct_passwd | None:
     """As whom it runs: PostgreSQL refuses root. None: as this user."""
     if os.geteuid() != 0:
         return None
@@ -98,13 +98,14 @@ def _account() -> pwd.struct_passwd | None:
     raise NoPostgresqlError(f"PostgreSQL refuses to run as root, and there is no account {' or '.join(_ACCOUNTS)}.")
 
 
-def _become(account: pwd.struct_passwd | None) -> list[str]:
+def words_to_become(account: pwd.struct_passwd | None) -> list[str]:
+    """What a command begins with that runs as this account."""
     if account is None:
         return []
     return ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups", "--"]
 
 
-def _make(binaries: Path, folder: Path, as_account: list[str]) -> None:
+def make_cluster(binaries: Path, folder: Path, as_account: list[str]) -> None:
     """A cluster whose language sorts otherwise than by code point, as most do: Quorate must not depend on it."""
     command = [
         *as_account,

@@ -21,7 +21,7 @@ import psycopg
 
 from hack.kubernetes import guard
 from hack.ports import free_ports
-from hack.postgresql.server import USER, _account, _become, _make, find_binaries
+from hack.postgresql.server import USER, account_to_run_as, find_binaries, make_cluster, words_to_become
 from hack.store_faults.disks import judge
 from reconciler.store.store import open_store
 
@@ -108,8 +108,8 @@ class Pair:
 @contextmanager
 def pair(*, synchronous: bool = True) -> Iterator[Pair]:
     """A primary whose commits wait for its standby, if it is `synchronous`. Raises NoPostgresqlError, NotSoError."""
-    binaries, password, account = find_binaries(), secrets.token_urlsafe(16), _account()
-    as_account = _become(account)
+    binaries, password, account = find_binaries(), secrets.token_urlsafe(16), account_to_run_as()
+    as_account = words_to_become(account)
     with ExitStack() as closing:
         ports = free_ports(2)
         folders = [Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="quorate-pair-"))) for _ in ports]
@@ -119,7 +119,7 @@ def pair(*, synchronous: bool = True) -> Iterator[Pair]:
                 for path in (folder, folder / "password"):
                     os.chown(path, account.pw_uid, account.pw_gid)
         first, second = (Server(folder, port, password) for folder, port in zip(folders, ports, strict=True))
-        _make(binaries, first.folder, as_account)
+        make_cluster(binaries, first.folder, as_account)
         with (first.data / "pg_hba.conf").open("a") as allowed:
             allowed.write(f"host replication {USER} 127.0.0.1/32 scram-sha-256\n")
         _start(closing, binaries, as_account, first)

@@ -71,6 +71,7 @@ class JobFilter:
         str, Query(description="That had been submitted before this time, or so long ago.", max_length=40)
     ] = ""
     called: Annotated[str, Query(description="Of this name, each run that was called so.", max_length=253)] = ""
+    group: Annotated[str, Query(description="Of this array or pipeline, by its id.", max_length=253)] = ""
 
     def since_at(self, now: Instant) -> Instant | None:
         """Raises RequestRefusedError."""
@@ -93,6 +94,7 @@ class JobFilter:
             holds=False if states and states <= WAITING else True if states and states <= _HOLDING else None,
             text=self.text,
             called=self.called,
+            group=self.group,
             classes=_classes(self.priority_class, policy()[1]) if self.priority_class else None,
             gpu_type=self.gpu_type,
             since=self.since_at(now),
@@ -124,6 +126,7 @@ class JobFilter:
                 and (tree is None or self.queue == within or self.queue in tree.path(within))
                 and text in view.name.lower()
                 and (not self.called or called(view.name) == self.called)
+                and (not self.group or self.group in (view.pipeline, view.array.id if view.array else ""))
                 and (classes is None or view.spec.priority_class in classes)
                 and (not self.gpu_type or _takes(view.spec, self.gpu_type))
                 and not (live_only and view.state in TERMINAL)

@@ -105,12 +105,21 @@ class Client:
         prefix: str = "",
         since: str = "",
         to: str = "",
+        group: str = "",
     ) -> JobList:
         """A page of the newest jobs that the caller may see: of a queue and those below it, of a user, in one of these states,
         with a name that begins so, that had not ended at `since`, and had been submitted before `to` (each a time, or a span before
-        now). `next` of a page is the cursor of the one after it.
+        now), of an array or pipeline. `next` of a page is the cursor of the one after it.
         """
-        named = {"cursor": cursor, "queue": queue, "user": user, "prefix": prefix, "from": since, "to": to}
+        named = {
+            "cursor": cursor,
+            "queue": queue,
+            "user": user,
+            "prefix": prefix,
+            "from": since,
+            "to": to,
+            "group": group,
+        }
         given = {name: value for name, value in named.items() if value}
         return self._get("/v1/jobs", JobList, limit=limit, state=list(states), **given)
 
@@ -123,11 +132,14 @@ class Client:
         prefix: str = "",
         since: str = "",
         to: str = "",
+        group: str = "",
     ) -> Iterator[JobView]:
         """All of these, page by page, newest first."""
         wanted, cursor = tuple(states), ""
         while True:
-            page = self.jobs(cursor=cursor, queue=queue, user=user, states=wanted, prefix=prefix, since=since, to=to)
+            page = self.jobs(
+                cursor=cursor, queue=queue, user=user, states=wanted, prefix=prefix, since=since, to=to, group=group
+            )
             yield from page.items
             cursor = page.next
             if not cursor:

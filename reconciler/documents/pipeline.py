@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from reconciler.documents.declarations import Declaration, declare
 from reconciler.documents.job import NamedJob, job_of, job_problems
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.shape import kind_of, shape_problems
+from reconciler.model.indices import read_indices
 from reconciler.model.pipelines import NamedPipeline, PipelineJob, PipelineSpec, environment_of, is_complete
 from reconciler.model.problem import START, InvalidDocumentsError, Path, Problem, did_you_mean, problem_at
 from solver.model.workload import JobName
@@ -62,11 +64,27 @@ def _reference_problems(pipeline: Declaration[PipelineSpec]) -> Iterator[Problem
         if names[job.name] > 1:
             message = f"there are {names[job.name]} jobs {job.name}"
             yield pipeline.problem((*at, "name"), "duplicate-job", message, "Give each job a name of its own.")
+        array = next(_arrays_of(job.name, pipeline.value.jobs), None)
+        if array is not None:
+            message = f"{job.name} is also the name of an element of the array {array}"
+            yield pipeline.problem((*at, "name"), "duplicate-job", message, "Give one of the two another name.")
         for place, dependency in enumerate(job.depends_on):
             if dependency.job not in names:
                 message = f"the pipeline has no job {dependency.job}"
                 fix = did_you_mean(dependency.job, names)
                 yield pipeline.problem((*at, "dependsOn", place, "job"), "unknown-job", message, fix)
+
+
+def _arrays_of(name: JobName, jobs: Sequence[PipelineJob]) -> Iterator[JobName]:
+    """The arrays among these jobs that have an element of that name."""
+    array, _, index = name.rpartition("-")
+    for job in jobs:
+        if job.name != array or job.spec.array is None:
+            continue
+        # Indices that can't be read are told of where the job is looked at by itself.
+        with suppress(ValueError):
+            if index in map(str, read_indices(job.spec.array.indices)):
+                yield job.name
 
 
 def _cycle_problems(pipeline: Declaration[PipelineSpec]) -> Iterator[Problem]:

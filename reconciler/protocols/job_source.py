@@ -57,11 +57,11 @@ most first; jobs of which an older release took in the submission come last."""
 class JobQuery(NamedTuple):
     """Which jobs are looked for; what is left out lets every job through.
 
-    `queues`: in one of these. `prefix`: with a name that begins so. `ended`: with one of these outcomes, or `live`, where either
-    is stated. `holds`: whether they hold devices. `text`: in the name, in letters of either case. `classes`: of one of
-    these priority classes ("": none was named). `gpu_type`: would take GPUs of it. `seen_in`, `seen_by`: in one of these queues,
-    or that user's. `since`: that had not ended then; `to`: that had been submitted before. `called`: the job of that name, and all
-    that were called so after it.
+    `queues`: in one of these. `group`: of this array or pipeline. `prefix`: with a name that begins so. `ended`: with one of these
+    outcomes, or `live`, where either is stated. `holds`: whether they hold devices. `text`: in the name, in letters of either case.
+    `classes`: of one of these priority classes ("": none was named). `gpu_type`: would take GPUs of it. `seen_in`, `seen_by`: in
+    one of these queues, or that user's. `since`: that had not ended then; `to`: that had been submitted before. `called`: the job
+    of that name, and all that were called so after it.
     """
 
     queues: frozenset[QueueName] | None = None
@@ -78,6 +78,7 @@ class JobQuery(NamedTuple):
     since: Instant | None = None
     to: Instant | None = None
     called: str = ""
+    group: str = ""
     order: JobOrder = "newest"
 
 

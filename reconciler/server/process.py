@@ -21,7 +21,7 @@ from reconciler.server.api_guard import ApiDoors, doors_of
 from reconciler.server.crew import Crew, told_by_signals, with_restarts
 from reconciler.server.local_cluster import parts_on_this_machine
 from reconciler.server.parts import Parts
-from reconciler.server.secret_standing import SecretStanding
+from reconciler.server.secret_status import SecretStatus
 from reconciler.server.settings import MetricsSettings, Settings
 from reconciler.web.console import console_routers
 
@@ -84,7 +84,7 @@ def _with_transactions(parts: Parts) -> Parts:
 
 def _with_secrets(parts: Parts) -> Parts:
     """Status and metrics say which files with secrets can't be used, wherever they are read."""
-    secrets, status = SecretStanding(), parts.services.status
+    secrets, status = SecretStatus(), parts.services.status
     parts.services.metrics.add(secrets)
 
     def told() -> Status:

@@ -384,6 +384,8 @@ def _conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
         yield jobs.c.user == query.user
     if query.called:
         yield _so_called(jobs, query.called)
+    if query.group:
+        yield (jobs.c.array_id == query.group) | (jobs.c.pipeline == query.group)
     if query.prefix:
         # By code point, as names are sorted: LIKE would take letters of both cases for one another.
         yield jobs.c.name >= query.prefix

@@ -82,6 +82,7 @@ class JobPages:
         state: Annotated[JobState | Literal[""], Query()] = "",
         text: Annotated[str, Query(max_length=253)] = "",
         prefix: Annotated[str, Query(max_length=253)] = "",
+        group: Annotated[str, Query(max_length=253)] = "",
         priority_class: Annotated[str, Query(alias="class", max_length=253)] = "",
         gpu_type: Annotated[str, Query(alias="gpuType", max_length=253)] = "",
         ended: Annotated[Literal["", "0", "1"], Query()] = "",
@@ -100,6 +101,7 @@ class JobPages:
             gpu_type.strip(),
             not ended.strip("0") and state not in TERMINAL,
             sort,
+            group=group.strip(),
         )
         rights: Rights = request.state.rights
         found = self._reader.page(asked, rights, PAGE, cursor)
@@ -110,9 +112,7 @@ class JobPages:
             jobs=found.items,
             asked=asked,
             count=self._reader.count(asked, rights),
-            chips=[
-                (each, _path(replace(asked, state=(each,), live=each not in TERMINAL))) for each in get_args(JobState)
-            ],
+            chips=_chips(asked),
             any_state=_path(replace(asked, state=())),
             orders=_ORDERS,
             queues=[queue.name for queue in policy.queues],
@@ -267,6 +267,12 @@ def _verbs(job: JobView) -> Iterator[Offered]:
     yield Offered("cancel", "It ends for good.")
 
 
+def _chips(asked: JobFilter) -> list[tuple[JobState, str]]:
+    """Each state, and the list of jobs in it."""
+    states: tuple[JobState, ...] = get_args(JobState)
+    return [(each, _path(replace(asked, state=(each,), live=each not in TERMINAL))) for each in states]
+
+
 def _path(asked: JobFilter, cursor: str = "") -> str:
     """Of the list as it was narrowed down and sorted."""
     stated = [
@@ -274,6 +280,7 @@ def _path(asked: JobFilter, cursor: str = "") -> str:
         ("user", asked.user),
         ("text", asked.text),
         ("prefix", asked.prefix),
+        ("group", asked.group),
         ("class", asked.priority_class),
         ("gpuType", asked.gpu_type),
         *(("state", each) for each in asked.state),

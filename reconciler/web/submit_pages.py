@@ -145,8 +145,7 @@ class SubmitPages:
         """The page of the job, or the list of those that the document stands for."""
         if isinstance(submitted, NamedPipeline) or submitted.spec.array is not None:
             group, _ = self._submitter.take_in_group(request, submitted, key)
-            # With what follows in the names of its jobs: `sweep` alone begins those of `sweep#2` as well.
-            return f"/jobs?{urlencode({'prefix': f'{group.name}-'})}"
+            return f"/jobs?{urlencode({'group': group.name})}"
         (became,) = self._submitter.take_in([self._submitter.judged(request, submitted, key)])
         if isinstance(became, DuplicateJobError):
             raise became

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.model.job_groups import Batch, GroupRecord, NewGroup, NewJob, Tally
 from reconciler.model.job_record import ArrayElement, JobOutcome
-from reconciler.protocols.job_source import DuplicateJobError, UnknownJobError
+from reconciler.protocols.job_source import DuplicateJobError, JobQuery, UnknownJobError
 from solver.model.workload import Dependency, JobName
 from tests.contracts.stores import NOW, SPEC, Stores, lead, submit
 
@@ -124,3 +124,21 @@ def test_an_unknown_group_is_an_error(stores: Stores) -> None:
     ):
         with pytest.raises(UnknownJobError, match="job"):
             call()
+
+
+def test_the_jobs_of_a_group_are_found_and_no_others_that_are_called_alike(stores: Stores) -> None:
+    jobs = (
+        *(NewJob(JobName(f"p-a-{n}"), SPEC, ArrayElement(JobName("p-a"), n, 2), JobName("p")) for n in range(2)),
+        NewJob(JobName("p-b"), SPEC, pipeline=JobName("p")),
+    )
+    groups = NewGroup(JobName("p"), "pipeline"), NewGroup(JobName("p-a"), "array", JobName("p"))
+    stores.jobs.submit_all(Batch(groups, jobs), "ada", NOW, "")
+    stores.jobs.submit(JobName("p-a-more"), SPEC, "ada", NOW, "")
+
+    def names(group: str) -> list[str]:
+        return [record.name for record in stores.jobs.jobs(query=JobQuery(group=group))]
+
+    assert names("p") == ["p-b", "p-a-1", "p-a-0"]
+    assert names("p-a") == ["p-a-1", "p-a-0"]
+    assert names("p-a-more") == []
+    assert stores.jobs.count(JobQuery(group="p"), 10) == 3

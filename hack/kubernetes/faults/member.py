@@ -25,8 +25,10 @@ from reconciler.kubernetes.client.kubeconfig import from_kubeconfig
 from reconciler.kubernetes.client.leader import LEASE, NAMESPACE, Timing
 from reconciler.kubernetes.control.connection import ClusterConnection, acting_plane
 from reconciler.kubernetes.control.plane import Handed, PodPlane
+from reconciler.kubernetes.control.pod_recorder import PodRecorder
 from reconciler.kubernetes.control.runner import PodRunner
 from reconciler.kubernetes.control.state import KubernetesState
+from reconciler.kubernetes.objects.pod_ownership import OURS
 from reconciler.model.clock import SystemClock
 from reconciler.store.store import open_store
 from solver.model.cluster import GpuType
@@ -157,6 +159,7 @@ def live(given: Given) -> None:
                 SystemRandom(),
                 str,
                 log,
+                PodRecorder(store.pod_placements, store.capacities, OURS),
             )
             return acting_plane(cluster, Handed(*parts))
 

@@ -48,6 +48,11 @@ def problems(text: str) -> list[str]:
     return [f"{problem.line}:{problem.column} {problem.code}" for problem in invalid.value.problems]
 
 
+def test_a_job_that_is_called_as_no_element_of_an_array_is_its_own() -> None:
+    names = {job.name for job in expand_pipeline(read(PIPELINE.replace("train", "sweep-2"))).jobs}
+    assert {"run-7-sweep-1", "run-7-sweep-2", "run-7-sweep-4"} <= names
+
+
 def test_a_pipeline_becomes_its_jobs() -> None:
     batch = expand_pipeline(read(PIPELINE))
     assert [(group.name, group.kind, group.pipeline) for group in batch.groups] == [
@@ -96,6 +101,7 @@ def test_outputs_are_told_to_who_writes_and_who_reads_them() -> None:
     ("written", "instead", "expected"),
     [
         ("name: train", "name: prepare", ["7:13 duplicate-job", "10:13 duplicate-job", "20:41 unknown-job"]),
+        ("name: train", "name: sweep-4", ["10:13 duplicate-job", "20:41 unknown-job"]),
         ("[{job: prepare}]", "[{job: prepar}]", ["11:25 unknown-job"]),
         ("outputs: {data: data.tar}", "dependsOn: [{job: train}]", ["8:18 dependency-cycle"]),
         ("[{job: prepare}]", "[{job: train}]", ["11:18 dependency-cycle"]),

@@ -17,7 +17,7 @@ from reconciler.protocols.store_errors import StoreUnreachableError
 from reconciler.web import submit_pages
 from solver.model.quantities import Duration, MilliGpu
 from solver.model.workload import JobName, QueueName
-from tests.reconciler.api.conftest import H100, spec
+from tests.reconciler.api.conftest import H100, NOW, spec
 from tests.reconciler.web.conftest import Console
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -162,9 +162,14 @@ def test_an_array_and_a_pipeline_are_whole(console: Console) -> None:
     array = YAML.replace("spec:\n", "spec:\n  array: {indices: 0-2}\n", 1)
     with console.browser() as browser:
         sent = by_yaml(browser, console, array)
-        assert (sent.status_code, sent.headers["location"]) == (303, "/jobs?prefix=training-")
+        assert (sent.status_code, sent.headers["location"]) == (303, "/jobs?group=training")
         assert by_yaml(browser, console, array).status_code == 303
-    assert len(jobs_of(console)) == 3
+        console.site.store.jobs.submit(JobName("training-more"), spec(), "alice", NOW, "")
+        listed = browser.get(sent.headers["location"]).text
+    assert [name in listed for name in ("training-0", "training-1", "training-2", "training-more")] == [True] * 3 + [
+        False
+    ]
+    assert len(jobs_of(console)) == 4
     assert console.site.store.jobs.group(JobName("training")).user == "alice"
 
 

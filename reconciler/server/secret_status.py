@@ -15,7 +15,7 @@ from reconciler.api.payloads import Condition
 UNUSABLE: Final = "SecretUnusable"
 
 
-class SecretStanding(Collector):
+class SecretStatus(Collector):
     """Of the secrets that this process has read."""
 
     def __init__(self, secrets: SecretRegister = SECRETS) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reconciler.access.secret_file import SecretRegister
 from reconciler.access.token_file import own_token_source
-from reconciler.server.secret_standing import SecretStanding
+from reconciler.server.secret_status import SecretStatus
 
 
 def test_a_file_that_can_not_be_used_is_told_with_place_problem_and_fix(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_a_file_that_can_not_be_used_is_told_with_place_problem_and_fix(tmp_path
     good, spoilt = own_token_source(tmp_path / "good"), own_token_source(tmp_path / "token")
     for each in (good, spoilt):
         secrets.add(each)
-    standing = SecretStanding(secrets)
+    standing = SecretStatus(secrets)
     assert list(standing.conditions()) == []
     assert {sample.value for metric in standing.collect() for sample in metric.samples} == {0}
     spoilt.path.chmod(0o644)
