@@ -121,8 +121,11 @@ class Database:
         """What this thread writes in the block, by whatever store of this database, is one transaction: all of it or nothing.
 
         Nothing is to be read in the block: a reading takes another connection, of which there may be none while other writers wait
-        for this one, and sees what was committed before.
+        for this one, and sees what was committed before. A block in another is a part of it.
         """
+        if getattr(self._block, "connection", None) is not None:
+            yield
+            return
         later: list[Callable[[], None]] = []
         with self.writing() as connection:
             self._block.connection, self._block.later = connection, later

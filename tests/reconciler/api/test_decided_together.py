@@ -82,6 +82,16 @@ def test_what_fails_in_the_block_undoes_all_of_it_and_the_next_is_on_its_own(sit
     assert len(store.history.events("team")) == 2
 
 
+def test_a_block_in_another_is_a_part_of_it(site: Site) -> None:
+    store = site.store
+    with suppress(RuntimeError), store.database.together():
+        with store.database.together():
+            store.history.record_event(Event(NOW, "queue-held", "team", "", "ada"))
+        store.history.record_event(Event(NOW, "queue-held", "other", "", "ada"))
+        raise RuntimeError
+    assert store.history.events_since(0) == ()
+
+
 def test_the_log_says_what_is_on_record_and_no_more(site: Site) -> None:
     database = site.store.database
     history = LoggedHistory(site.store.history, structlog.get_logger(), once_committed=database.once_committed)
