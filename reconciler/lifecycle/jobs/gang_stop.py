@@ -9,10 +9,10 @@ from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.lifecycle.jobs.orders import order_of, request_to_save
 from reconciler.lifecycle.jobs.settlements import AskToStop, BeginEnding, BeginSaving, CallOff, Send, Settlement
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.backend import TellGang
+from reconciler.protocols.backend import TaskStatus, TellGang
 from reconciler.protocols.ledger import Claim
 from solver.model.inflight import Intent
-from solver.model.quantities import Duration
+from solver.model.quantities import Duration, Instant
 
 STOP_GRACE = Duration(30_000)
 """Between asking a task to end and making it: what Kubernetes gives a pod (terminationGracePeriodSeconds)."""
@@ -83,7 +83,13 @@ def retold(holding: ClaimContext, order: TellGang) -> tuple[Send, ...]:
 def is_untold(holding: ClaimContext, number: int) -> bool:
     """Some task of the gang that ran when this was decided has not been told it."""
     tasks = holding.stays.tasks
-    return any(task.state == "running" and task.at <= number and task.told < number for task in tasks)
+    return any(task.state == "running" and task.told < number and _began(holding, task) <= number for task in tasks)
+
+
+def _began(holding: ClaimContext, task: TaskStatus) -> Instant:
+    """Whatever the clock of its node says, a task of the start began by the time since when the gang runs."""
+    since = holding.claim.running_since
+    return task.at if since is None or task.growth else min(task.at, since)
 
 
 def resent(holding: ClaimContext, kind: str) -> Iterable[Settlement]:
