@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, event
 
 from hack.crash import judge
+from hack.crash.clocks import STEP_MS, ClocksOfNodes, SteppedClock
 from hack.crash.doors import Doors, Gates, Killed, Moment
 from hack.crash.keeping import keep
 from hack.crash.resizes import resize
@@ -66,8 +67,8 @@ TOLD_EVERY = 5
 CHANGING_EVERY = 4
 """In so many seeds a max is lowered and raised again, and past use counts."""
 STEPPED_EVERY = 4
-"""In so many seeds clocks are set while the control plane runs, by STEP_MS and back: the leader's, and the other's."""
-STEP_MS = 3_600_000
+"""In so many seeds clocks are set while the control plane runs, by STEP_MS and back: the leader's, the other's, and the nodes',
+which run at other speeds, too."""
 EVICTING_EVERY, CHANGES_MIND = 4, 0.5
 """In so many seeds some jobs are urgent, and who has submitted them changes their mind at this rate while others leave."""
 FAULTS_UNTIL = SIMULATION_START.after(2 * USERS_BUSY_MS)
@@ -76,22 +77,6 @@ PASSES_MAX = 200
 
 Fate = Callable[[int, str, Moment], str]
 """What befalls the control plane at the n-th gate: `pass`, `kill`, `pause`, or `step` (its machine's clock is set)."""
-
-
-@dataclass
-class SteppedClock:
-    """Implements Clock: of one machine, which somebody may set. Time passes on all of them alike."""
-
-    true: VirtualClock
-    ahead: int = 0
-
-    def now(self) -> Instant:
-        """As the machine has it."""
-        return self.true.now().after(self.ahead)
-
-    def monotonic_s(self) -> float:
-        """Nobody sets that."""
-        return self.true.monotonic_s()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +129,8 @@ class Run:
         self.to_come = list(self.happenings)
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
         self.backend = SimulatedBackend(self.cluster)
+        self.steps, self.machine = random.Random(f"steps of {self.seed}"), SteppedClock(self.clock)
+        self.node_clocks = ClocksOfNodes(self.backend, {node.name: SteppedClock(self.clock) for node in NODES})
         self.gates = Gates(self._at_gate)
         self.keeping = random.Random(f"checkpoints of {self.seed}")
         self.sizes, self.words = random.Random(f"sizes of {self.seed}"), random.Random(f"words of {self.seed}")
@@ -152,7 +139,6 @@ class Run:
         self.told: Numbers = {}
         self.came: list[JobName] = []
         self.policies = ChangingPolicy(self.clock if self.seed % CHANGING_EVERY == 1 else None, FAULTS_UNTIL)
-        self.steps, self.machine = random.Random(f"steps of {self.seed}"), SteppedClock(self.clock)
         self.store = _open(self.path, self.gates, self.clock)
         self._begin()
 
@@ -192,6 +178,7 @@ class Run:
             if self.stepped:
                 # The clock is right again, and what was to rest by a wrong one has rested.
                 self.machine.ahead = 0
+                self.node_clocks.set_right()
                 self.clock.advance(2 * STEP_MS)
         if self._evicts and self.clock.now() < FAULTS_UNTIL:
             self._change_minds()
@@ -328,7 +315,7 @@ class Run:
 
     def _new_plane(self, store: SqlStore, clock: Clock) -> ControlPlane:
         self.planes_made += 1
-        doors = Doors.onto(store, self.backend, self.gates)
+        doors = Doors.onto(store, self.node_clocks, self.gates)
         return ControlPlane(
             f"plane-{self.planes_made}",
             doors.jobs,
@@ -353,6 +340,7 @@ class Run:
         if fate == "step":
             self.stepped += 1
             self.machine.ahead = self._step()
+            self.node_clocks.set_one(self.steps)
         if fate == "kill":
             self.killed[f"{moment} {gate}"] += 1
             raise Killed
