@@ -49,7 +49,7 @@ from reconciler.protocols.backend import BackendUnreachableError, Cursor, Epoch,
 from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.store.store import SqlStore, open_store
-from solver.model.quantities import Duration, Instant
+from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
 from solver.policy.policy import Policy
