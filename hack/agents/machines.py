@@ -49,6 +49,8 @@ class Processes:
     clock: SteppedClock
     chance: random.Random
     ran: list[Interval]
+    forgotten: list[tuple[Instant, Instant]] = field(default_factory=list)
+    """Spans that a disk which was put in place of another does not know of."""
     _alive: dict[Path, tuple[int, asyncio.Task[None]]] = field(default_factory=dict)
     _intervals: dict[Path, int] = field(default_factory=dict)
 
@@ -137,10 +139,11 @@ class Machine:
         self, node: Node, folder: Path, network: Network, planes: tuple[str, ...], clock: SteppedClock, ran: list[Interval]
     ) -> None:
         self.node, self.folder, self.clock = node, folder, clock
-        self.chance = random.Random(f"machine {node.name} of {network.chance.random()}")
+        self.chance = random.Random(f"machine {node.name} of {network.seed}")
         self.processes = Processes(network.loop, clock, self.chance, ran)
         self._network, self._planes = network, planes
         self._kept: Path | None = None
+        self._kept_at = Instant(0)
         self._agent: asyncio.Task[None] | None = None
         self.begin_agent()
 
@@ -172,12 +175,13 @@ class Machine:
         kept = self.folder.with_name(f"{self.node.name}.kept")
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(self.folder, kept, symlinks=True)
-        self._kept = kept
+        self._kept, self._kept_at = kept, self.clock.true.now()
 
     def has_an_old_disk(self) -> bool:
         """The copy is put in place of its disk, while it is off."""
         if self._kept is None:
             return False
+        self.processes.forgotten.append((self._kept_at, self.clock.true.now()))
         shutil.rmtree(self.folder)
         shutil.copytree(self._kept, self.folder, symlinks=True)
         return True

@@ -39,12 +39,12 @@ class Network:
     """How each way is at present."""
 
     loop: VirtualLoop
-    chance: random.Random
+    seed: int
     down: set[Way] = field(default_factory=set)
     slow: set[Way] = field(default_factory=set)
-    refused: set[Place] = field(default_factory=set)
-    """Where no process listens."""
     accepting: dict[Place, Callable[[End], Coroutine[Any, Any, None]]] = field(default_factory=dict)
+    chances: dict[Way, random.Random] = field(default_factory=dict)
+    """One for each way, so that it does not matter in which order messages for several machines are sent."""
     open_ends: defaultdict[Place, list[End]] = field(default_factory=lambda: defaultdict(list))
 
     def is_up(self, of: Place, to: Place) -> bool:
@@ -53,7 +53,8 @@ class Network:
 
     def delay_s(self, of: Place, to: Place) -> float:
         """For how long the next message is on its way."""
-        return self.chance.uniform(*(SLOW_S if (of, to) in self.slow else QUICK_S))
+        chance = self.chances.setdefault(Way(of, to), random.Random(f"way of {self.seed} from {of} to {to}"))
+        return chance.uniform(*(SLOW_S if (of, to) in self.slow else QUICK_S))
 
     async def connect(self, of: Place, to: Place, within_s: float, ping_s: float) -> End:
         """Raises ConnectionRefusedError, TimeoutError."""

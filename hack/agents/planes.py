@@ -15,7 +15,7 @@ from hack.crash.clocks import SteppedClock
 from hack.crash.doors import Doors, Gates
 from hack.crash.workload import NODES
 from reconciler.backends.baremetal.agent_server import AgentServer
-from reconciler.backends.baremetal.backend import BareMetalBackend
+from reconciler.backends.baremetal.backend import BareMetalBackend, joining
 from reconciler.backends.baremetal.fleet import TICK_S, Fleet
 from reconciler.backends.baremetal.wire import Hello
 from reconciler.control.control import ControlPlane, PolicySource
@@ -80,7 +80,9 @@ class Plane:
         self.door._loop, self.door._closing = network.loop, asyncio.Event()
         door: Any = self.door
         door._doorway = SimpleNamespace(keep=lambda _: None, is_news=lambda _: True)
-        self.backend = BareMetalBackend(self.door, fleet, store.ledger.claims)
+        self.backend = BareMetalBackend(
+            self.door, fleet, store.ledger.claims, joining=lambda: joining(store.ledger)
+        )
         doors = Doors.onto(store, self.backend, gates)
         parts = doors.jobs, doors.ledger, doors.history, doors.checkpoints, doors.interventions, doors.health
         self.plane = ControlPlane(

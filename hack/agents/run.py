@@ -92,7 +92,7 @@ class _Run:
         self.closing.callback(self.loop.close)
         self.true = LoopClock(self.loop)
         self.chance = random.Random(f"faults of {self.seed}")
-        self.network = Network(self.loop, random.Random(f"network of {self.seed}"))
+        self.network = Network(self.loop, self.seed)
         for patch in self._patches():
             self.closing.enter_context(patch)
         planned = workload(random.Random(f"agents {self.seed}"), SIMULATION_START, divided=False)
@@ -272,11 +272,17 @@ class _Run:
             self.cut_midway = False
             raise StoreUnreachableError(f"the link was cut {moment} it")
 
+    def _is_forgotten(self, task: Interval) -> bool:
+        """It began or ended, and the disk that says so is gone: where nothing had been told of it yet, it may begin again."""
+        gone = self.machines[task.node].processes.forgotten
+        return task.end is not None and any(kept < task.end <= off for kept, off in gone)
+
     def _found(self) -> Iterator[str]:
         ran, records = self.ran, self.store.jobs.jobs()
+        known = [task for task in ran if not self._is_forgotten(task)]
         yield from judge.double_owners(ran)
-        yield from judge.doubled_starts(ran)
-        yield from judge.runs_after_success(ran, records)
+        yield from judge.doubled_starts(known)
+        yield from judge.runs_after_success(known, records)
         yield from (f"stale write accepted: {write}" for write in self.gates.stale_accepted)
         if not self.problems:
             yield from judge.lost_jobs(names(self.happenings, "submit"), records)

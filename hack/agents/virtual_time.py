@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, TypeVar
 
 from reconciler.model.clock import SIMULATION_START
@@ -42,6 +42,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(selector)
         # What a connection that has gone leaves behind is told by what it leads to, or not at all.
         self.set_exception_handler(lambda _loop, _context: None)
+        self.set_default_executor(AtOnce())
 
     def time(self) -> float:
         """Virtual seconds since it was made."""
@@ -83,7 +84,7 @@ class LoopClock:
         return self._loop.passed_s
 
 
-class AtOnce(Executor):
+class AtOnce(ThreadPoolExecutor):
     """Does what it is given where it is given it, so that nothing depends on how threads take turns."""
 
     def submit(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
