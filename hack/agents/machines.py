@@ -136,7 +136,13 @@ class Machine:
     """A node: it dies and comes back, and so does its agent; its disk may be an older one then."""
 
     def __init__(
-        self, node: Node, folder: Path, network: Network, planes: tuple[str, ...], clock: SteppedClock, ran: list[Interval]
+        self,
+        node: Node,
+        folder: Path,
+        network: Network,
+        planes: tuple[str, ...],
+        clock: SteppedClock,
+        ran: list[Interval],
     ) -> None:
         self.node, self.folder, self.clock = node, folder, clock
         self.chance = random.Random(f"machine {node.name} of {network.seed}")
@@ -151,7 +157,9 @@ class Machine:
         """A new process on the same folder."""
         self.end_agent()
         orders = OrderHandler(self.node.name, AgentFolder(self.folder), self.clock, gpus=self._gpus)
-        identity: Any = SimpleNamespace(node=self.node.name, path=self.folder / "identity.pem", client_context=lambda: self.node.name)
+        identity: Any = SimpleNamespace(
+            node=self.node.name, path=self.folder / "identity.pem", client_context=lambda: self.node.name
+        )
         servers = [(plane, 7_420) for plane in self._planes]
         agent = NodeAgent(orders, servers, identity, self.clock, Silence(), "", PACE, self.chance)  # type: ignore[arg-type]
         agent._worker = AtOnce()  # type: ignore[assignment]
@@ -217,4 +225,3 @@ def connecting(network: Network) -> Any:
             end.abort()
 
     return connect
-

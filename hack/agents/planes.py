@@ -80,14 +80,10 @@ class Plane:
         self.door._loop, self.door._closing = network.loop, asyncio.Event()
         door: Any = self.door
         door._doorway = SimpleNamespace(keep=lambda _: None, is_news=lambda _: True)
-        self.backend = BareMetalBackend(
-            self.door, fleet, store.ledger.claims, joining=lambda: joining(store.ledger)
-        )
+        self.backend = BareMetalBackend(self.door, fleet, store.ledger.claims, joining=lambda: joining(store.ledger))
         doors = Doors.onto(store, self.backend, gates)
         parts = doors.jobs, doors.ledger, doors.history, doors.checkpoints, doors.interventions, doors.health
-        self.plane = ControlPlane(
-            name, *parts, doors.backend, self.backend, policies, solver_with(None), clock, LEASE
-        )
+        self.plane = ControlPlane(name, *parts, doors.backend, self.backend, policies, solver_with(None), clock, LEASE)
         network.accepting[place] = self.door._receive  # type: ignore[assignment]
         self._ticks = network.loop.create_task(self._tick())
 

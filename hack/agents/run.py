@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -15,7 +16,7 @@ from unittest import mock
 
 from hack.agents.machines import Machine, connecting, spawning
 from hack.agents.network import Network, Way
-from hack.agents.planes import LEASE, Plane, waiting
+from hack.agents.planes import Plane, waiting
 from hack.agents.virtual_time import LoopClock, VirtualLoop
 from hack.crash import judge
 from hack.crash.clocks import STEP_MS, SteppedClock
@@ -29,7 +30,6 @@ from reconciler.model.clock import SIMULATION_START
 from reconciler.node.agent import agent
 from reconciler.node.local import supervisors, tasks
 from reconciler.protocols.store_errors import StoreUnreachableError
-from solver.model.quantities import Duration
 from solver.model.workload import JobName
 
 PAUSE_S: Final = 2.0
@@ -44,11 +44,22 @@ LASTS_S: Final = (1.0, 60.0)
 """How long it lasts: longer than a node's lease, a control plane's and a start's deadline, shorter than a node is given up."""
 
 Fault = Literal[
-    "cut", "cut-one-way", "slow", "store-cut", "store-cut-midway", "plane-dies", "agent-dies", "reboot", "old-disk", "clock-set"
+    "cut",
+    "cut-one-way",
+    "slow",
+    "store-cut",
+    "store-cut-midway",
+    "plane-dies",
+    "agent-dies",
+    "reboot",
+    "old-disk",
+    "clock-set",
 ]
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 NETWORK: Final[tuple[Fault, ...]] = ("cut", "cut-one-way", "slow", "store-cut", "store-cut-midway")
 """What ends no process: then nothing that runs may end but for what its users, its limit or the policy want."""
+
+_LAWFUL_END: Final = re.compile(r"cancelled by|time limit|failed with exit code|every task that was to stay has ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +97,7 @@ class _Run:
     passes: int = 0
     made: int = 0
     cut_midway: bool = False
+    killed_midway: bool = False
 
     def __post_init__(self) -> None:
         self.loop = VirtualLoop()
@@ -227,7 +239,10 @@ class _Run:
 
     def plane_dies(self, lasts_s: float) -> None:
         """In the middle of whatever it does, or between two passes."""
-        self._plane_dies(self.chance.choice(PLACES), lasts_s)
+        if self.chance.random() < 0.5:
+            self.killed_midway = True
+        else:
+            self._plane_dies(self.chance.choice(PLACES), lasts_s)
 
     def _plane_dies(self, place: str, lasts_s: float = 4.0) -> None:
         if place not in self.network.accepting:
@@ -268,9 +283,24 @@ class _Run:
             clock.ahead = 0
 
     def _at_gate(self, _gate: str, moment: str) -> None:
-        if self.true.now() < FAULTS_UNTIL and self.cut_midway and self.chance.random() < 0.3:
-            self.cut_midway = False
-            raise StoreUnreachableError(f"the link was cut {moment} it")
+        """Where one of them is to come, it comes at one of the next few writes and orders: before it was done, or after."""
+        if self.true.now() >= FAULTS_UNTIL or not (self.cut_midway or self.killed_midway) or self.chance.random() > 0.3:
+            return
+        if self.killed_midway:
+            self.killed_midway = False
+            raise Killed
+        self.cut_midway = False
+        raise StoreUnreachableError(f"the link was cut {moment} it")
+
+    def _killed(self) -> Iterator[str]:
+        """What ran, and was stopped for another reason than that somebody wanted it, or that it had failed by itself."""
+        for name in sorted(names(self.happenings, "submit")):
+            events = self.store.history.events(name, 1_000)
+            began = {event.attempt for event in events if event.kind == "running"}
+            for event in events:
+                stopped = event.kind == "asked-to-stop" and event.attempt in began and event.purpose == "end"
+                if stopped and not _LAWFUL_END.search(event.cause):
+                    yield f"killed: {name} in attempt {event.attempt}, because {event.cause}"
 
     def _is_forgotten(self, task: Interval) -> bool:
         """It began or ended, and the disk that says so is gone: where nothing had been told of it yet, it may begin again."""
@@ -284,6 +314,8 @@ class _Run:
         yield from judge.doubled_starts(known)
         yield from judge.runs_after_success(known, records)
         yield from (f"stale write accepted: {write}" for write in self.gates.stale_accepted)
+        if set(self.faults) <= set(NETWORK):
+            yield from self._killed()
         if not self.problems:
             yield from judge.lost_jobs(names(self.happenings, "submit"), records)
             yield from judge.leftovers(ran, self.store.ledger)

@@ -167,7 +167,7 @@ class AgentServer:
         return True
 
     def _send(self, nodes: Iterable[NodeName], message: Callable[[int], ToAgent]) -> None:
-        for node in nodes:
+        for node in sorted(nodes):
             if node in self._lines:
                 self._lines[node].send(message(next(self._ids)))
 

@@ -216,7 +216,7 @@ class BareMetalBackend:
         self, nodes: Iterable[NodeName], message: Callable[[int], ToAgent]
     ) -> dict[NodeName, Answer | NotThereError | None]:
         """What each node answers; None: nothing in time."""
-        asked: dict[NodeName, Future[Answer]] = {node: self._door.ask(node, message) for node in nodes}
+        asked: dict[NodeName, Future[Answer]] = {node: self._door.ask(node, message) for node in sorted(nodes)}
         wait(asked.values(), ANSWERED_WITHIN_S)
         return {node: _answered(future) for node, future in asked.items()}
 
