@@ -162,7 +162,7 @@ class Machine:
         )
         servers = [(plane, 7_420) for plane in self._planes]
         agent = NodeAgent(orders, servers, identity, self.clock, Silence(), "", PACE, self.chance)  # type: ignore[arg-type]
-        agent._worker = AtOnce()  # type: ignore[assignment]
+        agent._worker = AtOnce()
         agent._identities = lambda: identity  # type: ignore[assignment]
         self._agent = self._network.loop.create_task(agent._connect())
 

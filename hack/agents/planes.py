@@ -48,7 +48,7 @@ class OpenEntry:
 
     async def hello(self, connection: End) -> tuple[Named, Hello]:
         """What an agent says first."""
-        hello = decode(await connection.recv(), Hello)  # type: ignore[arg-type]
+        hello = decode(await connection.recv(), Hello)
         return Named(hello.node), hello
 
     async def no_longer(self, _: Iterable[Named]) -> dict[Named, str]:
@@ -94,9 +94,9 @@ class Plane:
     def take_pass(self) -> Pass | None:
         """None: it does not lead, or was interrupted."""
         began_s = self.clock.monotonic_s()
+        if not self._store_is_up():
+            return None
         try:
-            if not self._store_is_up():
-                raise StoreUnreachableError("the link to the store is down")
             done = one_pass(self.plane)
         except (NotLeaderError, StaleEpochError):
             self._led_s = float("-inf")

@@ -94,6 +94,7 @@ class _Run:
     problems: list[str] = field(default_factory=list)
     evictions: Evictions = field(default_factory=Evictions)
     ran: list[Interval] = field(default_factory=list)
+    machines: dict[str, Machine] = field(default_factory=dict)
     passes: int = 0
     made: int = 0
     cut_midway: bool = False
@@ -111,24 +112,22 @@ class _Run:
         self.happenings = tuple(one for one in planned if one.kind != "node-dies")
         self.to_come = list(self.happenings)
         self.clocks = {place: SteppedClock(self.true) for place in (*PLACES, *(node.name for node in NODES))}
-        self.machines = {
-            node.name: Machine(node, self.folder / node.name, self.network, PLACES, self.clocks[node.name], self.ran)
-            for node in NODES
-        }
-        self.closing.callback(lambda: [machine.processes.end_all() for machine in self.machines.values()])
+        for node in NODES:
+            where = self.folder / node.name, self.network, PLACES, self.clocks[node.name], self.ran
+            self.machines[node.name] = Machine(node, *where)
+            self.closing.callback(self.machines[node.name].processes.end_all)
         self.gates = Gates(self._at_gate)
         self.store = open_quickly(self.folder / "quorate.db", self.true)  # type: ignore[arg-type]
         self.closing.callback(self.store.close)
         self.planes: dict[str, Plane] = {place: self._plane(place) for place in PLACES}
 
     def _patches(self) -> Iterator[Any]:
-        machines = lambda: self.machines  # noqa: E731  (they are made later)
-        yield mock.patch.object(supervisors, "_spawn", lambda folder: spawning(machines())(folder))
+        yield mock.patch.object(supervisors, "_spawn", spawning(self.machines))
         yield mock.patch.object(agent, "connect", connecting(self.network))
         yield mock.patch.object(backend, "wait", waiting(self.network))
         # What is played has no processes, and a machine's disk keeps what was written before its power fails.
-        yield mock.patch.object(tasks, "kill_strays", lambda *_: True)
-        yield mock.patch.object(os, "fsync", lambda _: None)
+        yield mock.patch.object(tasks, "kill_strays", return_value=True)
+        yield mock.patch.object(os, "fsync", return_value=None)
 
     def to_the_end(self) -> Outcome:
         """Until it rests, and judge."""
@@ -156,9 +155,8 @@ class _Run:
 
     def _plane(self, place: str) -> Plane:
         self.made += 1
-        up = lambda: self.network.is_up(place, STORE)  # noqa: E731
         made = f"{place}-{self.made}", place, self.network, self.store, self.clocks[place], self.gates, ChangingPolicy()
-        return Plane(*made, up)
+        return Plane(*made, lambda: self.network.is_up(place, STORE))
 
     def _passes(self) -> bool:
         """Of every control plane that is there; whether one that leads had nothing to do."""

@@ -90,7 +90,7 @@ class ClocksOfNodes:
         """As it comes."""
         self._real.forget(job, attempt, epoch)
 
-    def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> dict[AttemptKey, str]:
+    def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> Mapping[AttemptKey, str]:
         """As it comes."""
         return self._real.forget_all(over, epoch)
 

@@ -8,8 +8,8 @@ A node that is not heard of for `lease_s` is not ready, and that is all: what ra
 its tasks are lost, and its word is not waited for any more: the gang may begin again elsewhere. The node gets nothing to do
 before its agent is back and says that nothing runs there but what the ledger knows.
 
-A task of a gang that runs is lost, too, where its agent is there, has told everything, and does not know of it: the node was set up
-anew, or has an older disk. Nothing else would ever say how it ended.
+A task of a gang that runs is lost, too, where its agent is there, has told everything, and does not know of it, or not that it has
+begun: the node was set up anew, or has an older disk. Nothing else would ever say how it ended.
 """
 
 from __future__ import annotations
@@ -136,10 +136,10 @@ class FleetView:
         for claim in self._claims.values():
             for task in claim.tasks:
                 key, heard = (claim.job, claim.attempt, task.group, task.index), self._nodes[task.node]
-                if key in found:
+                if key in found and found[key].state != "starting":
                     continue
                 if self._is_lost(task.node):
-                    found[key] = self._given_up(task.node, _unheard(claim, task, heard))
+                    found.setdefault(key, self._given_up(task.node, _unheard(claim, task, heard)))
                 elif claim.running_since is not None and heard.connected and heard.whole_at is not None:
                     unknown[key] = _forgotten(_unheard(claim, task, heard), max(claim.running_since, heard.whole_at))
         joining = self._joining() if unknown else ()

@@ -69,15 +69,19 @@ def _settle_saving(holding: ClaimContext, stop: Intent) -> tuple[Settlement, ...
         return (BeginEnding(job, attempt, STOP_GRACE, f"it has not saved its work by {stop.deadline}"),)
     number = request_number(stop)
     untold = any(task.state == "running" and task.told < number for task in holding.attempt.tasks)
-    if untold and holding.now - number >= RESEND_AFTER:
+    if untold and is_due(holding, number):
         return (Send(request_to_save(stop, holding.record)),)
     return ()
 
 
 def retold(holding: ClaimContext, order: TellGang) -> tuple[Send, ...]:
     """The order again, as long as a task has not been told that ran when it was decided: its number says when that was."""
-    due = holding.now - order.number >= RESEND_AFTER
-    return (Send(order),) if due and is_untold(holding, order.number) else ()
+    return (Send(order),) if is_due(holding, order.number) and is_untold(holding, order.number) else ()
+
+
+def is_due(holding: ClaimContext, sent_at: int) -> bool:
+    """Whether it is time to send an order again. One that was sent later than now was sent by a clock that was ahead: it is."""
+    return not 0 <= holding.now - sent_at < RESEND_AFTER
 
 
 def is_untold(holding: ClaimContext, number: int) -> bool:
@@ -96,6 +100,6 @@ def resent(holding: ClaimContext, kind: str) -> Iterable[Settlement]:
     """What begins does so only where all it needs is there: the GPU may still have to be partitioned."""
     for intent in holding.intents:
         begins = kind in ("start", "grow")
-        due = intent.kind == kind and holding.now - intent.asked_at >= RESEND_AFTER
+        due = intent.kind == kind and is_due(holding, intent.asked_at)
         if due and not (begins and holding.ground.under(intent.tasks) != "there"):
             yield Send(order_of(intent, holding.claim, holding.record))
