@@ -12,6 +12,7 @@ from hack.crash.bugs import devices_are_released_before_the_stop_is_confirmed
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.merge import FleetView
 from reconciler.lifecycle.jobs import gang_stop
+from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.node.local.folders import StateFolders
 from reconciler.protocols.backend import AttemptStopped, BackendChanges, Cursor
 from solver.model.cluster import NodeName
@@ -66,6 +67,11 @@ def what_was_forgotten_starts_again() -> Patches:
     yield mock.patch.object(StateFolders, "is_forgotten", return_value=False)
 
 
+def a_time_limit_counts_by_the_clock_of_a_node() -> Patches:
+    """It says when its tasks began, and its clock may be an hour behind."""
+    yield mock.patch.object(ClaimContext, "when", lambda _, told: told)
+
+
 BUGS: dict[Callable[[], Patches], Collection[Fault]] = {
     a_silent_node_is_given_up_at_once: NETWORK,
     what_was_not_told_yet_counts_as_gone: NETWORK,
@@ -74,6 +80,7 @@ BUGS: dict[Callable[[], Patches], Collection[Fault]] = {
     a_stop_is_sent_once: NETWORK,
     what_was_forgotten_starts_again: FAULTS,
     devices_are_released_before_the_stop_is_confirmed: NETWORK,
+    a_time_limit_counts_by_the_clock_of_a_node: ("node-clock-set",),
 }
 """And what befalls the cluster where it is looked for."""
 

@@ -19,7 +19,7 @@ from hack.agents.network import Network, Way
 from hack.agents.planes import Plane, waiting
 from hack.agents.virtual_time import LoopClock, VirtualLoop
 from hack.crash import judge
-from hack.crash.clocks import STEP_MS, SteppedClock
+from hack.crash.clocks import SPEEDS, STEP_MS, SteppedClock
 from hack.crash.doors import Gates, Killed
 from hack.crash.workload import NODES, ChangingPolicy, Happening, names, workload
 from hack.soak.soak import open_quickly
@@ -53,11 +53,12 @@ Fault = Literal[
     "agent-dies",
     "reboot",
     "old-disk",
-    "clock-set",
+    "node-clock-set",
+    "plane-clock-set",
 ]
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 NETWORK: Final[tuple[Fault, ...]] = ("cut", "cut-one-way", "slow", "store-cut", "store-cut-midway")
-"""What ends no process: then nothing that runs may end but for what its users, its limit or the policy want."""
+"""What ends no process. Then, and where nodes' clocks are set, nothing that runs may end but for what its users, its limit or the policy want."""
 
 _LAWFUL_END: Final = re.compile(r"cancelled by|time limit|failed with exit code|every task that was to stay has ended")
 
@@ -267,18 +268,23 @@ class _Run:
         machine.has_an_old_disk()
         self._later(lasts_s, machine.begin_agent)
 
-    def clock_set(self, _: float) -> None:
-        """Of a node, or of a control plane."""
-        clock = self.clocks[self.chance.choice(sorted(self.clocks))]
-        clock.ahead = self.chance.choice((-STEP_MS, 0, STEP_MS))
+    def node_clock_set(self, _: float) -> None:
+        """By an hour, or right again; and at times it runs too fast or too slowly from then on."""
+        clock = self.clocks[self._links()[0]]
+        clock.ahead, clock.speed = self.chance.choice((-STEP_MS, 0, STEP_MS)), self.chance.choice(SPEEDS)
+        clock.set_at = self.true.now()
+
+    def plane_clock_set(self, _: float) -> None:
+        """By an hour, or right again."""
+        self.clocks[self.chance.choice(PLACES)].ahead = self.chance.choice((-STEP_MS, 0, STEP_MS))
 
     @property
     def _is_faulty(self) -> bool:
-        return any(clock.ahead for clock in self.clocks.values())
+        return any(clock.ahead or clock.speed != 1.0 for clock in self.clocks.values())
 
     def _set_right(self) -> None:
         for clock in self.clocks.values():
-            clock.ahead = 0
+            clock.ahead, clock.speed = 0, 1.0
 
     def _at_gate(self, _gate: str, moment: str) -> None:
         """Where one of them is to come, it comes at one of the next few writes and orders: before it was done, or after."""
@@ -300,6 +306,16 @@ class _Run:
                 if stopped and not _LAWFUL_END.search(event.cause):
                     yield f"killed: {name} in attempt {event.attempt}, because {event.cause}"
 
+    def _cut_short(self) -> Iterator[str]:
+        """What was stopped for its time limit before it can have run for so long. Limits count by the clock of the leader."""
+        for record in self.store.jobs.jobs():
+            events, limit = self.store.history.events(record.name, 1_000), record.spec.time_limit
+            bound = {event.attempt: event.time for event in events if event.kind == "bound"}
+            for event in events:
+                stopped = event.kind == "asked-to-stop" and "time limit" in event.cause
+                if stopped and limit is not None and event.time < bound[event.attempt].after(limit):
+                    yield f"cut short: {record.name} in attempt {event.attempt}, bound at {bound[event.attempt]}"
+
     def _is_forgotten(self, task: Interval) -> bool:
         """It began or ended, and the disk that says so is gone: where nothing had been told of it yet, it may begin again."""
         gone = self.machines[task.node].processes.forgotten
@@ -312,8 +328,10 @@ class _Run:
         yield from judge.doubled_starts(known)
         yield from judge.runs_after_success(known, records)
         yield from (f"stale write accepted: {write}" for write in self.gates.stale_accepted)
-        if set(self.faults) <= set(NETWORK):
+        if set(self.faults) <= {*NETWORK, "node-clock-set"}:
             yield from self._killed()
+        if "plane-clock-set" not in self.befell:
+            yield from self._cut_short()
         if not self.problems:
             yield from judge.lost_jobs(names(self.happenings, "submit"), records)
             yield from judge.leftovers(ran, self.store.ledger)
@@ -329,5 +347,6 @@ _HAPPENS: Final[dict[Fault, Callable[[_Run, float], None]]] = {
     "agent-dies": _Run.agent_dies,
     "reboot": _Run.reboot,
     "old-disk": _Run.old_disk,
-    "clock-set": _Run.clock_set,
+    "node-clock-set": _Run.node_clock_set,
+    "plane-clock-set": _Run.plane_clock_set,
 }

@@ -64,7 +64,7 @@ class FleetView:
         patience: Patience,
         joining: Callable[[], Collection[TaskKey]] = frozenset,
     ) -> None:
-        """`joining`: tasks that are to join a gang that runs, so that their agents may not know of them yet; asked if it matters."""
+        """`joining`: tasks that are to join a gang that runs: their agents may not know of them yet. Asked if it matters."""
         self._nodes = nodes
         self._patience = patience
         self._joining = joining

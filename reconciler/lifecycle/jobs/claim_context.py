@@ -184,11 +184,12 @@ class ClaimContext:
         return self.claim.since.after(-CLOCKS_AGREE_WITHIN) <= culprit.at < stop.asked_at
 
     def when(self, told: Instant) -> Instant:
-        """What a node told as the time of something of this attempt: not before its claim, and not to come.
+        """What a node told as the time of something of this attempt, if that can be; else now, when it is seen.
 
-        By the node's clock, which may be wrong: a limit counts from no instant at which the attempt can't have run.
+        It goes by the node's clock, which may be wrong: then it lies before the claim, or is still to come.
         """
-        return self.now if told > self.now.after(CLOCKS_AGREE_WITHIN) else max(told, min(self.claim.since, self.now))
+        can_be = self.claim.since.after(-CLOCKS_AGREE_WITHIN) <= told <= self.now.after(CLOCKS_AGREE_WITHIN)
+        return told if can_be else self.now
 
     def outlived(self, at: Instant) -> Failure | None:
         """What is on record of a failure at that instant which the attempt goes on after."""
