@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import get_args
 
 import click
 from rich.console import Console
 from rich.progress import track
 
 from hack.crash.bugs import BUGS, caught_by
+from hack.crash.doors import LOOP_WRITES, Moment
 from hack.crash.harness import Outcome, run_seed
 
 
@@ -21,7 +24,7 @@ from hack.crash.harness import Outcome, run_seed
 @click.option("--bugs/--no-bugs", default=True, show_default=True, help="Show too that seeded bugs are caught.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(seeds: int, first: int, bugs: bool, output: str) -> None:
-    """Kill the control plane over many seeds and judge what ran. Exits with 1 if anything was found."""
+    """Kill the control plane over many seeds and judge what ran. Exits with 1 if anything was found, or a gate was not come to."""
     console = Console(stderr=True)
     began = time.monotonic()
     numbers = track(range(first, first + seeds), "Crashing", console=console, transient=True)
@@ -30,11 +33,23 @@ def main(seeds: int, first: int, bugs: bool, output: str) -> None:
     caught = {bug.__name__.replace("_", " "): caught_by(bug) for bug in hunted}
     found = figures(outcomes) | {"wallSeconds": round(time.monotonic() - began, 1)}
     violations = [f"seed {outcome.seed}: {problem}" for outcome in outcomes for problem in outcome.violations]
+    at_gates = gates(outcomes)
+    missed = [write for write, (passed, _) in at_gates.items() if not passed]
     if output == "json":
-        click.echo(json.dumps({**found, "violations": violations, "bugs": caught}, indent=2))
+        each = {write: {"passed": passed, "killed": killed} for write, (passed, killed) in at_gates.items()}
+        told = {**found, "gates": each, "gatesMissed": missed, "violations": violations, "bugs": caught}
+        click.echo(json.dumps(told, indent=2))
     else:
-        click.echo("\n".join(_lines(found, violations, caught)))
-    sys.exit(1 if violations or None in caught.values() else 0)
+        click.echo("\n".join((*_lines(found, violations, caught), *_gate_lines(at_gates))))
+    sys.exit(1 if violations or missed or None in caught.values() else 0)
+
+
+def gates(outcomes: Sequence[Outcome]) -> dict[str, tuple[int, int]]:
+    """For each write of the loop: how often a run came to it, and how often a control plane was killed just before or after it."""
+    passed = sum((outcome.passed for outcome in outcomes), Counter[str]())
+    killed = sum((outcome.killed for outcome in outcomes), Counter[str]())
+    moments = get_args(Moment)
+    return {write: (passed[f"before {write}"], sum(killed[f"{at} {write}"] for at in moments)) for write in LOOP_WRITES}
 
 
 def figures(outcomes: list[Outcome]) -> dict[str, float]:
@@ -67,6 +82,11 @@ def _lines(found: dict[str, float], violations: list[str], caught: dict[str, tup
     yield from violations
     for name, seen in caught.items():
         yield f"caught  {name}: seed {seen[0]}, {seen[1]}" if seen else f"MISSED  {name}"
+
+
+def _gate_lines(at_gates: dict[str, tuple[int, int]]) -> Iterator[str]:
+    for write, (passed, killed) in at_gates.items():
+        yield f"gate    {write}: {passed} times, {killed} kills" if passed else f"MISSED  gate {write}"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
@@ -73,6 +74,26 @@ WRITES: Final[Mapping[str, tuple[str, ...]]] = {
 """Every call by which the loop changes something outside itself, read off the protocols: a write that is new has a gate."""
 
 
+NOT_THE_LOOPS: Final = frozenset(
+    {
+        "ledger.resign",  # by the process that ran the loop, at its end
+        *(
+            "ledger.claim",
+            "ledger.confirm_running",
+            "ledger.release",
+            "jobs.finish",
+            "backend.forget",
+        ),  # one of what goes in one write
+        *("checkpoints.delete", "history.prune_rounds"),  # by threads of their own
+    }
+)
+"""What no pass does."""
+
+LOOP_WRITES: Final = tuple(
+    write for door, names in WRITES.items() for name in names if (write := f"{door}.{name}") not in NOT_THE_LOOPS
+)
+"""What passes do: the gates that a run of many seeds has to come to, each of them."""
+
 USERS_DOOR: Final = "users"
 
 
@@ -85,7 +106,7 @@ class Gates:
     """Counts the gates passed, lets `at_gate` do its worst at each, and sees whether stale writers are let through."""
 
     at_gate: Callable[[str, Moment], None]
-    passed: dict[str, int] = field(default_factory=dict)
+    passed: Counter[str] = field(default_factory=Counter)
     stale_accepted: list[str] = field(default_factory=list)
     newest: dict[str, int] = field(default_factory=lambda: {"stores": 0, "backend": 0})
     """The newest epoch that the stores gave out, and the newest that the backend heard of."""
@@ -120,7 +141,7 @@ class Gates:
             self.ungated.append(f"{caller.filename}:{caller.lineno} {caller.name}")
 
     def _pass(self, gate: str, moment: Moment) -> None:
-        self.passed[f"{moment} {gate}"] = self.passed.get(f"{moment} {gate}", 0) + 1
+        self.passed[f"{moment} {gate}"] += 1
         self.at_gate(gate, moment)
 
     def _watch(self, door: str, name: str, args: tuple[Any, ...], result: Any) -> None:

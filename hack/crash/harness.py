@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, event
 
 from hack.crash import judge
+from hack.crash.clocks import STEP_MS, ClocksOfNodes, SteppedClock
 from hack.crash.doors import Doors, Gates, Killed, Moment
 from hack.crash.keeping import keep
 from hack.crash.resizes import resize
@@ -27,6 +29,7 @@ from hack.crash.workload import (
     hanging,
     names,
     second_thoughts,
+    urgent,
     workload,
 )
 from reconciler.backends.simulated.backend import SimulatedBackend
@@ -46,7 +49,7 @@ from reconciler.protocols.backend import BackendUnreachableError, Cursor, Epoch,
 from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.store.store import SqlStore, open_store
-from solver.model.quantities import Duration, Instant
+from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
 from solver.policy.policy import Policy
@@ -64,30 +67,16 @@ TOLD_EVERY = 5
 CHANGING_EVERY = 4
 """In so many seeds a max is lowered and raised again, and past use counts."""
 STEPPED_EVERY = 4
-"""In so many seeds clocks are set while the control plane runs, by STEP_MS and back: the leader's, and the other's."""
-STEP_MS = 3_600_000
+"""In so many seeds clocks are set while the control plane runs, by STEP_MS and back: the leader's, the other's, and the nodes',
+which run at other speeds, too."""
+EVICTING_EVERY, CHANGES_MIND = 4, 0.5
+"""In so many seeds some jobs are urgent, and who has submitted them changes their mind at this rate while others leave."""
 FAULTS_UNTIL = SIMULATION_START.after(2 * USERS_BUSY_MS)
 PASSES_MAX = 200
 """Faults last for sixty passes, and once they stop everything ends within a hundred: this is `never`."""
 
 Fate = Callable[[int, str, Moment], str]
 """What befalls the control plane at the n-th gate: `pass`, `kill`, `pause`, or `step` (its machine's clock is set)."""
-
-
-@dataclass
-class SteppedClock:
-    """Implements Clock: of one machine, which somebody may set. Time passes on all of them alike."""
-
-    true: VirtualClock
-    ahead: int = 0
-
-    def now(self) -> Instant:
-        """As the machine has it."""
-        return self.true.now().after(self.ahead)
-
-    def monotonic_s(self) -> float:
-        """Nobody sets that."""
-        return self.true.monotonic_s()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +91,10 @@ class Outcome:
     stale_refused: int
     passes: int
     violations: tuple[str, ...]
+    passed: Counter[str]
+    """How often it came to each gate: those of the loop, and those of users."""
+    killed: Counter[str]
+    """At which gates a control plane was killed."""
 
 
 @dataclass
@@ -123,24 +116,29 @@ class Run:
     asking: bool = False
     epoch: Epoch | None = None
     problems: list[str] = field(default_factory=list)
+    killed: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         chance = random.Random(self.seed)
         planned = workload(chance, SIMULATION_START, divided=self.seed % 2 == 0)
+        if self._evicts:
+            planned = urgent(random.Random(f"urgent of {self.seed}"), planned)
         planned = second_thoughts(random.Random(f"second thoughts of {self.seed}"), planned)
         planned = by_hand(random.Random(f"by hand of {self.seed}"), planned)
         self.happenings = hanging(random.Random(f"hangs of {self.seed}"), planned)
         self.to_come = list(self.happenings)
         self.cluster = SimulatedCluster(NODES, self.clock, chance, UNKIND)
         self.backend = SimulatedBackend(self.cluster)
+        self.steps, self.machine = random.Random(f"steps of {self.seed}"), SteppedClock(self.clock)
+        self.node_clocks = ClocksOfNodes(self.backend, {node.name: SteppedClock(self.clock) for node in NODES})
         self.gates = Gates(self._at_gate)
         self.keeping = random.Random(f"checkpoints of {self.seed}")
         self.sizes, self.words = random.Random(f"sizes of {self.seed}"), random.Random(f"words of {self.seed}")
         self.slowness = random.Random(f"slow rounds of {self.seed}")
+        self.minds = random.Random(f"minds of {self.seed}")
         self.told: Numbers = {}
         self.came: list[JobName] = []
         self.policies = ChangingPolicy(self.clock if self.seed % CHANGING_EVERY == 1 else None, FAULTS_UNTIL)
-        self.steps, self.machine = random.Random(f"steps of {self.seed}"), SteppedClock(self.clock)
         self.store = _open(self.path, self.gates, self.clock)
         self._begin()
 
@@ -163,6 +161,8 @@ class Run:
             self.stale_refused,
             self.passes,
             tuple(self.problems),
+            self.gates.passed,
+            self.killed,
         )
 
     def _over(self) -> bool:
@@ -178,9 +178,26 @@ class Run:
             if self.stepped:
                 # The clock is right again, and what was to rest by a wrong one has rested.
                 self.machine.ahead = 0
+                self.node_clocks.set_right()
                 self.clock.advance(2 * STEP_MS)
+        if self._evicts and self.clock.now() < FAULTS_UNTIL:
+            self._change_minds()
         while self.to_come and self.to_come[0].at <= self.clock.now():
             self._happen(self.to_come.pop(0))
+
+    @property
+    def _evicts(self) -> bool:
+        return self.seed % EVICTING_EVERY == 2
+
+    def _change_minds(self) -> None:
+        """Whoever sees others save their work for a job of theirs may do without it for a while: the eviction is called off."""
+        for stop in self.store.ledger.intents():
+            wanted = stop.kind == "stop" and stop.purpose == "evict" and stop.stage != "ends" and stop.beneficiary
+            if wanted and self.minds.random() < CHANGES_MIND:
+                now, lasts = self.clock.now(), self.minds.randint(2_000, 15_000)
+                self.to_come.append(Happening(now, "suspend", wanted))
+                self.to_come.append(Happening(now.after(lasts), "resume", wanted))
+                self.to_come.sort(key=lambda happening: happening.at)
 
     def _happen(self, happening: Happening) -> None:
         """What a user asks for twice where the server was killed meanwhile, and what is known of the world."""
@@ -298,7 +315,7 @@ class Run:
 
     def _new_plane(self, store: SqlStore, clock: Clock) -> ControlPlane:
         self.planes_made += 1
-        doors = Doors.onto(store, self.backend, self.gates)
+        doors = Doors.onto(store, self.node_clocks, self.gates)
         return ControlPlane(
             f"plane-{self.planes_made}",
             doors.jobs,
@@ -323,7 +340,9 @@ class Run:
         if fate == "step":
             self.stepped += 1
             self.machine.ahead = self._step()
+            self.node_clocks.set_one(self.steps)
         if fate == "kill":
+            self.killed[f"{moment} {gate}"] += 1
             raise Killed
         if fate == "pause" and not self.asking:  # who waits for an answer asks nothing else meanwhile
             self._hold_up()

@@ -109,10 +109,15 @@ def false_outcomes(
             yield f"false outcome: {record.name} is {record.outcome.state}, its tasks {list(attempts)}"
 
 
+def broken(ran: Iterable[Interval]) -> set[tuple[JobName, int]]:
+    """Attempts of which something failed, or was lost."""
+    return {(interval.job, interval.attempt) for interval in ran if interval.state in ("failed", "lost")}
+
+
 def too_many_retries(ran: Iterable[Interval], records: Iterable[JobRecord], most: int) -> Iterable[str]:
     """Jobs that were tried again more often than they may, and failures on record of which nothing was to be seen."""
     ran = tuple(ran)
-    broken = {(interval.job, interval.attempt) for interval in ran if interval.state in ("failed", "lost")}
+    broken_attempts = broken(ran)
     for record in records:
         counted = sum(failure.counts for failure in record.failures)
         if counted > (most if record.spec.retry_policy else 0):
@@ -122,7 +127,7 @@ def too_many_retries(ran: Iterable[Interval], records: Iterable[JobRecord], most
                 attempt = [task for task in ran if (task.job, task.attempt) == (record.name, failure.attempt)]
                 if not _stood_still(record, attempt, failure.at):
                     yield f"false failure: {record.name} was not stuck in attempt {failure.attempt}"
-            elif failure.kind != "time-limit" and (record.name, failure.attempt) not in broken:
+            elif failure.kind != "time-limit" and (record.name, failure.attempt) not in broken_attempts:
                 yield f"false failure: nothing of {record.name} failed in attempt {failure.attempt}"
 
 

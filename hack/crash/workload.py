@@ -41,9 +41,10 @@ NODES = tuple(
 )
 # Nothing protects what runs, so that evictions are among what is interrupted.
 UNPROTECTED = PriorityClass("unprotected", protection=Protection(min_runtime=Duration(0)))
+URGENT = PriorityClass("urgent", value=100, protection=Protection(min_runtime=Duration(0)))
 POLICY = policy_of(
     tuple(Queue(name) for name in QUEUES),
-    (UNPROTECTED,),
+    (UNPROTECTED, URGENT),
     SchedulingPolicy(default_priority_class=UNPROTECTED.name, start_deadline=START_DEADLINE),
     mig=(MigGeometry("parts", "pool", "free", "H100-80GB", changes=MigChanges(per_pool_per_hour=1_000)),),
 )
@@ -165,6 +166,34 @@ def _saving(happening: Happening) -> Happening:
         return happening
     saves = msgspec.structs.replace(happening.spec, checkpoint=Checkpoint(Duration(60_000), Duration(8_000)))
     return replace(happening, spec=saves)
+
+
+def urgent(chance: random.Random, happenings: tuple[Happening, ...]) -> tuple[Happening, ...]:
+    """The same, but the first jobs are long, and save their work before they leave for the others, which come before them."""
+    submits = [happening for happening in happenings if happening.kind == "submit"]
+    first = {happening.subject for happening in submits[: len(submits) // 2]}
+    changed = (
+        replace(
+            happening,
+            spec=_yielding(chance, happening.spec) if happening.subject in first else _pressing(happening.spec),
+        )
+        if happening.spec
+        else happening
+        for happening in happenings
+    )
+    return tuple(changed)
+
+
+def _yielding(chance: random.Random, spec: JobSpec) -> JobSpec:
+    """A gang of one size, which has much to save: whole nodes' worth of the queue that the pressing ones are in."""
+    group = TaskGroup("worker", chance.randint(2, 4), Shape(gpus=1))
+    command = "sleep", f"{chance.randint(40, 80)}s"
+    saves = Checkpoint(Duration(60_000), Duration(20_000))
+    return JobSpec(QUEUES[0], (group,), command=command, checkpoint=saves, retry_policy=spec.retry_policy)
+
+
+def _pressing(spec: JobSpec) -> JobSpec:
+    return msgspec.structs.replace(spec, queue=QUEUES[0], priority_class=URGENT.name)
 
 
 def hanging(chance: random.Random, happenings: tuple[Happening, ...]) -> tuple[Happening, ...]:

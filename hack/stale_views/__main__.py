@@ -33,7 +33,7 @@ def main(seeds: int, first: int, bugs: bool, output: str) -> None:
 def figures(outcomes: list[Outcome]) -> dict[str, object]:
     """What was seen, in numbers."""
     views = sum((outcome.views for outcome in outcomes), Counter[str]())
-    of = ("passes", "takeovers", "evictions", "flaps")
+    of = ("passes", "takeovers", "evictions", "turned", "flaps")
     sums = {name: sum(getattr(outcome, name) for outcome in outcomes) for name in of}
     return {"seeds": len(outcomes), "staleViews": dict(views), **sums, "rested": sum(_rested(one) for one in outcomes)}
 

@@ -36,34 +36,52 @@ DELAYS = Faults(effect_delay=Duration(8_000), report_delay=Duration(5_000))
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run showed. `evictions`: of jobs for others; `flaps`: of them those that undid another, or came in vain again."""
+    """What one run showed. `evictions`: of jobs for others; `flaps`: of them those that undid another, or came in vain again.
+
+    `turned`: those that look so, and followed from a failure between the two: they are lawful.
+    """
 
     seed: int
     passes: int
     views: Counter[str]
     takeovers: int
     evictions: int
+    turned: int
     flaps: int
     violations: tuple[str, ...]
 
 
 @dataclass
 class Evictions:
-    """Who left for whom, over the rounds of a run."""
+    """Who left for whom, over the rounds of a run.
+
+    An eviction undoes another if a job leaves for one that had left for it, and nothing but the two evictions is to blame. Where
+    the attempt that had left broke in between (its node died, say), that job needs GPUs anew: what leaves for it then is `turned`.
+    """
 
     known: list[tuple[JobName, JobName]] = field(default_factory=list)
     flaps: list[str] = field(default_factory=list)
+    turned: int = 0
+    _attempts: dict[tuple[JobName, JobName], int] = field(default_factory=dict)
 
-    def note(self, steps: Iterable[Step], began: Collection[JobName]) -> None:
-        """`began`: jobs of which something has run; an eviction for a job that has not, made again, was in vain."""
+    def note(
+        self, steps: Iterable[Step], began: Collection[JobName], broken: Collection[tuple[JobName, int]] = ()
+    ) -> None:
+        """`began`: jobs of which something has run; an eviction for a job that has not, made again, was in vain.
+
+        `broken`: attempts of which something failed or was lost.
+        """
         for step in steps:
             if isinstance(step, Evict | Shrink) and step.beneficiary is not None:
-                pair = step.job, step.beneficiary
-                if (step.beneficiary, step.job) in self.known:
+                pair, back = (step.job, step.beneficiary), (step.beneficiary, step.job)
+                if back in self._attempts and (step.beneficiary, self._attempts[back]) in broken:
+                    self.turned += 1
+                elif back in self._attempts:
                     self.flaps.append(f"{step.job} left for {step.beneficiary}, which had left for it")
-                elif pair in self.known and step.beneficiary not in began and isinstance(step, Evict):
+                elif pair in self._attempts and step.beneficiary not in began and isinstance(step, Evict):
                     self.flaps.append(f"{step.job} left for {step.beneficiary} again, which never began")
                 self.known.append(pair)
+                self._attempts[pair] = step.attempt
 
 
 def run_seed(seed: int, kinds: Collection[Staleness] = KINDS) -> Outcome:
@@ -109,6 +127,7 @@ class _Run:
             self.views.befell,
             self.takeovers,
             len(self.evictions.known),
+            self.evictions.turned,
             len(flaps),
             (*self.problems, *(f"flap: {flap}" for flap in flaps)),
         )
@@ -145,7 +164,8 @@ class _Run:
             return False
         if done.fault:
             self.problems.append(f"a plan was refused: {done.fault}")
-        self.evictions.note(done.plan.steps, {task.job for task in self.cluster.intervals})
+        ran = self.cluster.intervals
+        self.evictions.note(done.plan.steps, {task.job for task in ran}, judge.broken(ran))
         return done.idle
 
     def _found(self) -> Iterator[str]:

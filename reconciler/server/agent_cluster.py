@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from reconciler.backends.baremetal.agent_server import AgentServer, HeardUse
 from reconciler.backends.baremetal.authority import CertificateAuthority
 from reconciler.backends.baremetal.authority_file import AuthorityFile
-from reconciler.backends.baremetal.backend import BareMetalBackend
+from reconciler.backends.baremetal.backend import BareMetalBackend, joining
 from reconciler.backends.baremetal.desk import AgentDesk
 from reconciler.backends.baremetal.enrolment import Enrolment
 from reconciler.backends.baremetal.entry import Entry
@@ -65,7 +65,9 @@ def on_agents(
     secrets = AgentSecrets(secret_folder_of(settings.secrets, lambda: policies.current().policy))
     patience, spec_of = _patience(policies, on), _spec_of(store)
     return ExecutionPlatform(
-        BareMetalBackend(door, fleet, lambda: _claims(store), patience, secrets.sent, spec_of),
+        BareMetalBackend(
+            door, fleet, lambda: _claims(store), patience, secrets.sent, spec_of, lambda: joining(store.ledger)
+        ),
         secrets.unstartable,
         AgentDesk(store.agents, authority),
         begin,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from reconciler.backends.baremetal.agent_server import AgentServer, HeardUse
@@ -181,6 +184,32 @@ class BareMetalWorld(LocalWorld):
     def door(self) -> AgentServer:
         assert self.opened is not None
         return self.opened
+
+    def is_set_up_anew(self, node: Node) -> None:
+        """A machine is switched off, and comes back with an empty disk. Its agent joins again."""
+        assert self._agents is not None
+        self._agents.close()
+        folder = self.state / node.name
+        for pid in self.processes():
+            # A task may end because its supervisor was killed a moment ago.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                texts = [Path(f"/proc/{pid}/{name}").read_bytes() for name in ("environ", "cmdline")]
+                if os.fsencode(f"{folder}/") in b"".join(texts):
+                    os.kill(pid, signal.SIGKILL)
+        for link in folder.glob("secrets"):
+            shutil.rmtree(link.resolve())
+        eventually(lambda: self._emptied(folder))
+        self._agents = None
+        self.restart()
+
+    def _emptied(self, folder: Path) -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    def confirms(self, job: str) -> None:
+        """The ledger says that all tasks of a gang run."""
+        claim = self._claims[JobName(job), 1]
+        self._claims[JobName(job), 1] = msgspec.structs.replace(claim, running_since=Instant(0))
 
     def gives_up(self, job: str, index: int) -> None:
         """The claim of a gang is without one task from now on."""

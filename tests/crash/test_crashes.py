@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hack.crash.__main__ import gates
 from hack.crash.bugs import (
     BUGS,
     SEEDS_MAX,
@@ -20,7 +21,7 @@ from hack.crash.bugs import (
     the_backend_ignores_the_epoch,
     the_stores_ignore_the_epoch,
 )
-from hack.crash.doors import WRITES, Moment
+from hack.crash.doors import LOOP_WRITES, Moment
 from hack.crash.harness import Outcome, killed_at, run_seed
 from reconciler.store.ledger import SqlLedger
 from tests.drawn import DRAWING
@@ -30,25 +31,18 @@ MORE_SEEDS = range(4, 48 if DRAWING.everything else 14)
 CHUNKS = 3
 """So that they spread over the workers of pytest-xdist."""
 
-NOT_THE_LOOPS = {
-    "ledger.resign",  # by the process that ran the loop, at its end
-    *(
-        "ledger.claim",
-        "ledger.confirm_running",
-        "ledger.release",
-        "jobs.finish",
-        "backend.forget",
-    ),  # one of what goes in one write
-    *("checkpoints.delete", "history.prune_rounds"),  # by threads of their own
-}
-"""What no pass does."""
-
-LOOP_WRITES = [
-    write for door, names in WRITES.items() for name in names if (write := f"{door}.{name}") not in NOT_THE_LOOPS
-]
-SELDOM_WRITES = {"ledger.call_off", "health.keep"}
-"""What happens so seldom in these worlds that it need not come in them: a stop that is called off while a gang saves its work, and
-a node that is judged anew."""
+SELDOM_WRITES = {"health.keep"}
+"""What happens so seldom in these worlds that it need not come in them: a node that is judged anew."""
+FORCED = (
+    "ledger.call_off",
+    "ledger.nominate",
+    "ledger.withdraw",
+    "ledger.unreserve",
+    "ledger.keep_past_use",
+    "ledger.stage",
+)
+"""What the workload sees to: an eviction that is called off because whoever it was for does not wait any more, and the like."""
+FORCED_IN = 18, 66, 1
 DEEDS = (
     "ledger.claim_all",
     "ledger.grow",
@@ -81,6 +75,21 @@ def test_crashes_and_stale_leaders_break_nothing() -> None:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_nor_with_more_seeds(chunk: int) -> None:
     assert clean([run_seed(seed) for seed in MORE_SEEDS[chunk::CHUNKS]])
+
+
+@pytest.mark.thorough
+def test_evictions_are_called_off_and_promises_taken_back_while_control_planes_are_killed() -> None:
+    outcomes = [run_seed(seed) for seed in FORCED_IN]
+    assert clean(outcomes)
+    at_gates = gates(outcomes)
+    assert [write for write in FORCED if not at_gates[write][0]] == []
+
+
+@pytest.mark.long
+def test_every_gate_is_come_to() -> None:
+    """The command says so of each, and fails where one is missed."""
+    found = gates([run_seed(seed) for seed in range(100)])
+    assert [write for write, (passed, _) in found.items() if not passed] == []
 
 
 @pytest.mark.parametrize(

@@ -69,15 +69,20 @@ class Heard:
     """How one node stands with the listener.
 
     `last_s` and `at`: when it was heard of last (when listening began, if never), by the listener's own count of seconds and by
-    the wall clock. `whole`: it has told everything since it connected last.
+    the wall clock. `whole_at`: when it told everything since it connected last; None: not yet.
     """
 
     last_s: float
     at: Instant
     told: AgentState = field(default_factory=AgentState)
     connected: bool = False
-    whole: bool = False
+    whole_at: Instant | None = None
     address: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """What it has not told of is not there."""
+        return self.whole_at is not None
 
 
 def of_itself(node: NodeName, changes: BackendChanges) -> BackendChanges:

@@ -44,7 +44,7 @@ from reconciler.protocols.backend import (
     StartGang,
     StopTasks,
 )
-from reconciler.protocols.ledger import Claim
+from reconciler.protocols.ledger import Claim, LedgerView
 from reconciler.protocols.terminals import NoTerminalError, TerminalLine
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
@@ -62,7 +62,7 @@ class BareMetalBackend:
 
     `claims`: what each job holds, by the ledger: which nodes have a part in an attempt is read from there. An order to a node whose
     agent is not connected is not kept: it is sent again by a later pass, once the agent is back. `secrets`: what tasks of a job are
-    given of secrets now; `spec_of`: what a job says, None where there is no such job.
+    given of secrets now; `spec_of`: what a job says, None where there is no such job. `joining`: the tasks of growths in flight.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class BareMetalBackend:
         patience: Callable[[], Patience] = Patience,
         secrets: Callable[[JobSpec], tuple[SentSecret, ...]] = lambda _: (),
         spec_of: Callable[[JobName], JobSpec | None] = lambda _: None,
+        joining: Callable[[], Collection[TaskKey]] = frozenset,
     ) -> None:
         self._door = door
         self._fleet = fleet
@@ -80,6 +81,7 @@ class BareMetalBackend:
         self._patience = patience
         self._secrets = secrets
         self._spec_of = spec_of
+        self._joining = joining
         self._held: dict[AttemptKey, Claim] = {}
         self._announced = Epoch(0)
         self._log_of = lru_cache(_LOGS_REMEMBERED)(self._find_log)
@@ -88,7 +90,7 @@ class BareMetalBackend:
         """What changed after `since`; for an earlier process's cursor, everything."""
         self._door.declare()
         held = self._read_claims()
-        changes, strays = self._fleet.look(since, held.values(), self._patience())
+        changes, strays = self._fleet.look(since, held.values(), self._patience(), self._joining)
         self._stop_strays(strays)
         return changes
 
@@ -214,7 +216,7 @@ class BareMetalBackend:
         self, nodes: Iterable[NodeName], message: Callable[[int], ToAgent]
     ) -> dict[NodeName, Answer | NotThereError | None]:
         """What each node answers; None: nothing in time."""
-        asked: dict[NodeName, Future[Answer]] = {node: self._door.ask(node, message) for node in nodes}
+        asked: dict[NodeName, Future[Answer]] = {node: self._door.ask(node, message) for node in sorted(nodes)}
         wait(asked.values(), ANSWERED_WITHIN_S)
         return {node: _answered(future) for node, future in asked.items()}
 
@@ -240,6 +242,12 @@ class BareMetalBackend:
             raise KeyError(f"no node that is connected has task {group}/{index} of attempt {attempt} of job {job}")
         # A node that was told of a task which was never there has an empty folder of it.
         return next((node for node in known if having[node]), known[0])
+
+
+def joining(ledger: LedgerView) -> frozenset[TaskKey]:
+    """The tasks of growths that are not confirmed."""
+    growths = (intent for intent in ledger.intents() if intent.kind == "grow")
+    return frozenset((grow.job, grow.attempt, task.group, task.index) for grow in growths for task in grow.tasks)
 
 
 def _doing(epoch: Epoch, order: Order, secrets: tuple[SentSecret, ...] = ()) -> Callable[[int], ToAgent]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from threading import Lock
 
 from reconciler.backends.baremetal.agent_state import AgentState, Heard, TaskKey, of_itself
@@ -74,7 +74,7 @@ class Fleet:
         """Its agent is there, and has told nothing yet on this connection."""
         with self._lock:
             heard = self._heard(node)
-            heard.connected, heard.whole, heard.address = True, False, address
+            heard.connected, heard.whole_at, heard.address = True, None, address
 
     def disconnected(self, node: NodeName) -> None:
         """It is gone, for now."""
@@ -92,7 +92,7 @@ class Fleet:
         with self._lock:
             heard = self._heard(node)
             if whole:
-                heard.told, heard.whole = AgentState(), True
+                heard.told, heard.whole_at = AgentState(), self._clock.now()
             heard.told.add(of_itself(node, changes))
 
     def forgot(self, node: NodeName, job: JobName, attempt: int) -> None:
@@ -101,15 +101,19 @@ class Fleet:
             self._heard(node).told.drop(job, attempt)
 
     def look(
-        self, since: Cursor, claims: Iterable[Claim], patience: Patience
+        self,
+        since: Cursor,
+        claims: Iterable[Claim],
+        patience: Patience,
+        joining: Callable[[], Collection[TaskKey]] = frozenset,
     ) -> tuple[BackendChanges, tuple[Stray, ...]]:
-        """What changed since a cursor, and what runs where it should not."""
+        """What changed since a cursor, and what runs where it should not. `joining`: as FleetView has it."""
         with self._lock:
             claims = tuple(claims)
             for claim in claims:
                 for task in claim.tasks:
                     self._heard(task.node)
-            cluster = FleetView(self._nodes, claims, self._listened_s, patience)
+            cluster = FleetView(self._nodes, claims, self._listened_s, patience, joining)
             return self._numbered.after(cluster.changes(), since), tuple(cluster.strays())
 
     def nodes_with(self, job: JobName, attempt: int) -> set[NodeName]:

@@ -7,12 +7,15 @@ restart would lose.
 A node that is not heard of for `lease_s` is not ready, and that is all: what ran there is believed to run. After `lost_after_s`
 its tasks are lost, and its word is not waited for any more: the gang may begin again elsewhere. The node gets nothing to do
 before its agent is back and says that nothing runs there but what the ledger knows.
+
+A task of a gang that runs is lost, too, where its agent is there, has told everything, and does not know of it, or not that it has
+begun: the node was set up anew, or has an older disk. Nothing else would ever say how it ended.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,10 +57,17 @@ class FleetView:
     """All nodes at one moment, `now_s` by the count of the listener."""
 
     def __init__(
-        self, nodes: Mapping[NodeName, Heard], claims: Iterable[Claim], now_s: float, patience: Patience
+        self,
+        nodes: Mapping[NodeName, Heard],
+        claims: Iterable[Claim],
+        now_s: float,
+        patience: Patience,
+        joining: Callable[[], Collection[TaskKey]] = frozenset,
     ) -> None:
+        """`joining`: tasks that are to join a gang that runs: their agents may not know of them yet. Asked if it matters."""
         self._nodes = nodes
         self._patience = patience
+        self._joining = joining
         self._silent = {name: (now_s - heard.last_s) * 1_000 for name, heard in nodes.items()}
         self._claims: dict[AttemptKey, Claim] = {(claim.job, claim.attempt): claim for claim in claims}
         self._places: dict[TaskKey, NodeName] = {
@@ -122,12 +132,18 @@ class FleetView:
                 known, is_there = found.get(key), self._places.get(key, name) == name
                 if is_there and self._matters(name, key[:2]) and (known is None or known.growth < told.growth):
                     found[key] = self._given_up(name, told) if told.state not in ENDED else told
+        unknown: dict[TaskKey, TaskStatus] = {}
         for claim in self._claims.values():
             for task in claim.tasks:
-                key = claim.job, claim.attempt, task.group, task.index
-                if key not in found and self._is_lost(task.node):
-                    found[key] = self._given_up(task.node, _unheard(claim, task, self._nodes[task.node]))
-        return found
+                key, heard = (claim.job, claim.attempt, task.group, task.index), self._nodes[task.node]
+                if key in found and found[key].state != "starting":
+                    continue
+                if self._is_lost(task.node):
+                    found.setdefault(key, self._given_up(task.node, _unheard(claim, task, heard)))
+                elif claim.running_since is not None and heard.connected and heard.whole_at is not None:
+                    unknown[key] = _forgotten(_unheard(claim, task, heard), max(claim.running_since, heard.whole_at))
+        joining = self._joining() if unknown else ()
+        return found | {key: status for key, status in unknown.items() if key not in joining}
 
     def _given_up(self, name: NodeName, status: TaskStatus) -> TaskStatus:
         if not self._is_lost(name):
@@ -164,6 +180,11 @@ class FleetView:
 
     def _lost_at(self, name: NodeName) -> Instant:
         return self._nodes[name].at.after(self._patience.lost_after)
+
+
+def _forgotten(status: TaskStatus, at: Instant) -> TaskStatus:
+    detail = "the agent of its node does not know of it: the node was set up anew, or its state folder is an older one"
+    return msgspec.structs.replace(status, state="lost", at=at, detail=detail)
 
 
 def _unheard(claim: Claim, task: TaskPlacement, heard: Heard) -> TaskStatus:

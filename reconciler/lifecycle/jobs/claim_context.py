@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from reconciler.lifecycle.jobs.backend_reports import AttemptReport
 from reconciler.lifecycle.jobs.device_readiness import UNKNOWN, DeviceReadiness
@@ -16,8 +17,11 @@ from reconciler.model.job_record import JobRecord
 from reconciler.protocols.backend import Activity
 from reconciler.protocols.ledger import Claim
 from solver.model.inflight import Intent, IntentKind
-from solver.model.quantities import Instant
+from solver.model.quantities import Duration, Instant
 from solver.model.workload import TaskPlacement
+
+CLOCKS_AGREE_WITHIN: Final = Duration(1_000)
+"""Clocks that NTP keeps in step differ by less. What a node tells that is further off is not what the leader's clock said then."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,18 @@ class ClaimContext:
     def _had_failed(self, stop: Intent) -> bool:
         """Before it was asked to stop a task had failed, and the gang did not go on all the same."""
         culprit = self._known(self.judged).culprit
-        return culprit is not None and culprit.at < stop.asked_at and self.outlived(culprit.at) is None
+        if culprit is None or self.outlived(culprit.at) is not None:
+            return False
+        # What failed before it was claimed did so by a wrong clock. At the latest look before the stop it had not.
+        return self.claim.since.after(-CLOCKS_AGREE_WITHIN) <= culprit.at < stop.asked_at
+
+    def when(self, told: Instant) -> Instant:
+        """What a node told as the time of something of this attempt, if that can be; else now, when it is seen.
+
+        It goes by the node's clock, which may be wrong: then it lies before the claim, or is still to come.
+        """
+        can_be = self.claim.since.after(-CLOCKS_AGREE_WITHIN) <= told <= self.now.after(CLOCKS_AGREE_WITHIN)
+        return told if can_be else self.now
 
     def outlived(self, at: Instant) -> Failure | None:
         """What is on record of a failure at that instant which the attempt goes on after."""

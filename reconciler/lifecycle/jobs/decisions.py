@@ -148,7 +148,7 @@ def _settle_live(holding: ClaimContext) -> tuple[Settlement, ...]:
     if not holding.is_service and holding.leaving and holding.ended_well:
         return (AskToStop(job, attempt, "every task that was to stay has ended with exit code 0"),)
     if holding.claim.running_since is None and stays.all_run(holding.staying):
-        since = max((task.at for task in stays.tasks), default=holding.now)
+        since = max((holding.when(task.at) for task in stays.tasks), default=holding.now)
         return (ConfirmRunning(job, attempt, since, holding.unwatched),)
     return (
         *(() if stays.knows_all(holding.staying) else resent(holding, "start")),

@@ -74,7 +74,7 @@ def after_failure(holding: ClaimContext) -> Retry | Fail | None:
         # It was granted a retry then, which is this: the others have ended before those that failed could begin again.
         return Retry(holding.claim.job, msgspec.structs.replace(outlived, outlived=0, counts=False))
     mishap, policy = _mishap(holding, dead), _policy(holding)
-    failure = retry_of(holding.claim.job, mishap, holding.record.failures, policy)
+    failure = _retry_of(holding, mishap, policy)
     if failure is not None:
         return Retry(holding.claim.job, failure)
     return Fail(holding.claim.job, _culprit(dead).status, _why_not_again(holding, mishap, policy), mishap.kind)
@@ -107,7 +107,7 @@ def _outlived(holding: ClaimContext, dead: tuple[_Dead, ...]) -> tuple[Settlemen
         return None
     job, attempt = holding.claim.job, holding.claim.attempt
     known = holding.outlived(_culprit(dead).status.at)
-    failure = known or retry_of(job, _mishap(holding, dead), holding.record.failures, _policy(holding))
+    failure = known or _retry_of(holding, _mishap(holding, dead), _policy(holding))
     if failure is None or not (rejoin or failure.counts or failure.kind in _OF_MACHINES):
         # The round gives back at once what an elastic gang lacks: what neither counts nor rests would go on for ever.
         return None
@@ -184,6 +184,15 @@ def _culprit(dead: tuple[_Dead, ...]) -> _Dead:
 
 def _first(dead: list[_Dead]) -> _Dead | None:
     return min(dead, key=lambda one: (one.status.at, one.task.group, one.task.index), default=None)
+
+
+def _retry_of(holding: ClaimContext, mishap: Mishap, policy: RetryPolicy) -> Failure | None:
+    """The failure to keep, if the job begins once more. It rests from then on, and not by a wrong clock of its node."""
+    failure = retry_of(holding.claim.job, mishap, holding.record.failures, policy)
+    if failure is None:
+        return None
+    rested = failure.not_before.after(holding.when(mishap.at) - mishap.at)
+    return msgspec.structs.replace(failure, not_before=rested)
 
 
 def _mishap(holding: ClaimContext, dead: tuple[_Dead, ...]) -> Mishap:

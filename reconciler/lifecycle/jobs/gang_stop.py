@@ -9,10 +9,10 @@ from reconciler.lifecycle.jobs.claim_context import ClaimContext
 from reconciler.lifecycle.jobs.orders import order_of, request_to_save
 from reconciler.lifecycle.jobs.settlements import AskToStop, BeginEnding, BeginSaving, CallOff, Send, Settlement
 from reconciler.model.job_record import JobRecord
-from reconciler.protocols.backend import TellGang
+from reconciler.protocols.backend import TaskStatus, TellGang
 from reconciler.protocols.ledger import Claim
 from solver.model.inflight import Intent
-from solver.model.quantities import Duration
+from solver.model.quantities import Duration, Instant
 
 STOP_GRACE = Duration(30_000)
 """Between asking a task to end and making it: what Kubernetes gives a pod (terminationGracePeriodSeconds)."""
@@ -69,27 +69,37 @@ def _settle_saving(holding: ClaimContext, stop: Intent) -> tuple[Settlement, ...
         return (BeginEnding(job, attempt, STOP_GRACE, f"it has not saved its work by {stop.deadline}"),)
     number = request_number(stop)
     untold = any(task.state == "running" and task.told < number for task in holding.attempt.tasks)
-    if untold and holding.now - number >= RESEND_AFTER:
+    if untold and is_due(holding, number):
         return (Send(request_to_save(stop, holding.record)),)
     return ()
 
 
 def retold(holding: ClaimContext, order: TellGang) -> tuple[Send, ...]:
     """The order again, as long as a task has not been told that ran when it was decided: its number says when that was."""
-    due = holding.now - order.number >= RESEND_AFTER
-    return (Send(order),) if due and is_untold(holding, order.number) else ()
+    return (Send(order),) if is_due(holding, order.number) and is_untold(holding, order.number) else ()
+
+
+def is_due(holding: ClaimContext, sent_at: int) -> bool:
+    """Whether it is time to send an order again. One that was sent later than now was sent by a clock that was ahead: it is."""
+    return not 0 <= holding.now - sent_at < RESEND_AFTER
 
 
 def is_untold(holding: ClaimContext, number: int) -> bool:
     """Some task of the gang that ran when this was decided has not been told it."""
     tasks = holding.stays.tasks
-    return any(task.state == "running" and task.at <= number and task.told < number for task in tasks)
+    return any(task.state == "running" and task.told < number and _began(holding, task) <= number for task in tasks)
+
+
+def _began(holding: ClaimContext, task: TaskStatus) -> Instant:
+    """Whatever the clock of its node says, a task of the start began by the time since when the gang runs."""
+    since = holding.claim.running_since
+    return task.at if since is None or task.growth else min(task.at, since)
 
 
 def resent(holding: ClaimContext, kind: str) -> Iterable[Settlement]:
     """What begins does so only where all it needs is there: the GPU may still have to be partitioned."""
     for intent in holding.intents:
         begins = kind in ("start", "grow")
-        due = intent.kind == kind and holding.now - intent.asked_at >= RESEND_AFTER
+        due = intent.kind == kind and is_due(holding, intent.asked_at)
         if due and not (begins and holding.ground.under(intent.tasks) != "there"):
             yield Send(order_of(intent, holding.claim, holding.record))

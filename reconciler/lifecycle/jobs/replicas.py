@@ -79,7 +79,7 @@ def _start_without_the_late(holding: ClaimContext) -> tuple[Settlement, ...]:
     late = _late(holding, holding.staying)
     if not late or len(late) == len(holding.staying):
         return ()
-    begun = max(status.at for status in holding.stays.tasks if status.state in _BEGUN)
+    begun = max(holding.when(status.at) for status in holding.stays.tasks if status.state in _BEGUN)
     return (
         _go_on_without(holding, late, "they did not become ready in time"),
         ConfirmRunning(claim.job, claim.attempt, begun),

@@ -27,11 +27,11 @@ from reconciler.lifecycle.jobs.settlements import (
 from reconciler.lifecycle.jobs.states import FOLLOWERS, IllegalTransitionError, phase_of, require_transition, state_of
 from reconciler.model.job_record import TERMINAL, JobOutcome, JobRecord, JobState
 from reconciler.protocols.backend import Activity, StartGang, StopGang, TaskState, TaskStatus
-from reconciler.protocols.ledger import Claim
+from reconciler.protocols.ledger import Claim, Marks
 from solver.model.cluster import NodeName
 from solver.model.inflight import Intent
 from solver.model.quantities import Duration, Instant
-from solver.model.workload import JobName, JobSpec, QueueName, TaskPlacement
+from solver.model.workload import JobName, JobSpec, QueueName, TaskPlacement, TimeLimitWarning
 
 NOW = Instant.parse("2026-03-01T12:00:00Z")
 JOB = JobName("job")
@@ -300,3 +300,56 @@ def test_a_gang_that_nobody_watches_is_said_to_be_when_it_runs() -> None:
 
     assert confirmed(seen(0), seen(1)) == (ConfirmRunning(JOB, 1, NOW.after(1)),)
     assert confirmed(seen(0), seen(1, None)) == (ConfirmRunning(JOB, 1, NOW.after(1), unwatched=True),)
+
+
+HOUR = Duration(3_600_000)
+CLAIMED = NOW.after(-60_000)
+
+
+def by_clock(ahead: int, *tasks: TaskStatus, claim: Claim, stop: Intent | None = None) -> tuple[Settlement, ...]:
+    """For one claimed gang, whose second node has a clock that is so far ahead."""
+    told = [msgspec.structs.replace(one, at=one.at.after(ahead)) if one.index else one for one in tasks]
+    known = AttemptReport(tuple(told), stopped=stop is not None)
+    sighted = BackendReports({}, {(JOB, 1): known})
+    return tuple(settlements([record()], [claim], [stop] if stop else [], sighted, NOW))
+
+
+@pytest.mark.parametrize(("ahead", "since"), [(-HOUR, NOW), (0, NOW.after(1)), (HOUR, NOW)])
+def test_a_time_limit_counts_from_no_instant_of_a_wrong_clock(ahead: int, since: Instant) -> None:
+    claim = Claim(JOB, 1, TASKS, CLAIMED, time_limit=LIMIT)
+    found = by_clock(ahead, task(0, "running"), task(1, "running"), claim=claim)
+    assert found == (ConfirmRunning(JOB, 1, since),)
+
+
+def test_where_all_clocks_are_behind_a_gang_runs_since_that_is_seen() -> None:
+    both_behind = [msgspec.structs.replace(task(index, "running"), at=NOW.after(-HOUR)) for index in (0, 1)]
+    found = by_clock(0, *both_behind, claim=Claim(JOB, 1, TASKS, CLAIMED, time_limit=LIMIT))
+    assert found == (ConfirmRunning(JOB, 1, NOW),)
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, 0, HOUR])
+def test_what_dies_of_an_eviction_has_not_failed_whatever_its_clock(ahead: int) -> None:
+    claim = Claim(JOB, 1, TASKS, CLAIMED, CLAIMED)
+    stop = Intent("stop", JOB, 1, NOW.after(-5), NOW.after(STOP_GRACE), purpose="evict", beneficiary=JobName("other"))
+    assert by_clock(ahead, task(0, "stopped"), task(1, "failed"), claim=claim, stop=stop) == END
+
+
+@pytest.mark.parametrize("ahead", [-HOUR, HOUR])
+def test_a_job_rests_for_as_long_as_ever_whatever_the_clock_of_the_node_that_was_lost(ahead: int) -> None:
+    stop = Intent("stop", JOB, 1, NOW, NOW.after(STOP_GRACE))
+    claim = Claim(JOB, 1, TASKS, CLAIMED, CLAIMED)
+    right, *_ = by_clock(0, task(0, "stopped"), task(1, "lost"), claim=claim, stop=stop)
+    wrong, *_ = by_clock(ahead, task(0, "stopped"), task(1, "lost"), claim=claim, stop=stop)
+    assert isinstance(right, Retry)
+    assert isinstance(wrong, Retry)
+    assert abs(wrong.failure.not_before - right.failure.not_before) <= 1
+
+
+def test_a_task_whose_clock_is_ahead_is_told_again_what_it_has_not_been_told() -> None:
+    warned = msgspec.structs.replace(SPEC, time_limit_warning=TimeLimitWarning(LIMIT))
+    marks = Marks(warned_at=NOW.after(-RESEND_AFTER))
+    claim = Claim(JOB, 1, TASKS, CLAIMED, CLAIMED, time_limit=LIMIT, marks=marks)
+    ahead = [msgspec.structs.replace(task(index, "running"), at=NOW.after(HOUR)) for index in (0, 1)]
+    known = BackendReports({}, {(JOB, 1): AttemptReport(tuple(ahead))})
+    (again,) = settlements([msgspec.structs.replace(record(), spec=warned)], [claim], [], known, NOW)
+    assert isinstance(again, Send)

@@ -33,7 +33,7 @@ RUNS = TaskStatus(trial_name(NODE.name), int(NOW), "test", 0, NODE.name, "runnin
 
 
 def cluster(*records: NodeHealth) -> FleetView:
-    heard = Heard(0.0, NOW, connected=True, whole=True)
+    heard = Heard(0.0, NOW, connected=True, whole_at=NOW)
     heard.told.add(BackendChanges(Cursor(1), (NODE,), (RUNS,), facts=(FACTS,)))
     return FleetView({NODE.name: heard}, claims_of(records), 0.0, Patience())
 

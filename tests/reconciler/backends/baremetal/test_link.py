@@ -258,3 +258,15 @@ def test_nothing_is_left_of_a_door_that_was_closed(world: BareMetalWorld) -> Non
     world.inner.changes(Cursor(0))
     world.inner.submit(stop("job"), Epoch(1))
     world.restart()
+
+
+def test_a_job_on_a_node_that_was_set_up_anew_is_known_to_be_lost(world: BareMetalWorld) -> None:
+    watcher = Watcher(world)
+    watcher.send(start(world, "job", world.runs(), (0, (0,)), (1, (0,))))
+    watcher.until(lambda: watcher.states("job") == ["running", "running"])
+    world.is_set_up_anew(world.nodes[1])
+    watcher.until(lambda: watcher.states("job") == ["running", "running"])
+    world.confirms("job")
+    watcher.until(lambda: watcher.states("job") == ["running", "lost"])
+    watcher.send(stop("job"))
+    watcher.until(lambda: watcher.is_stopped("job"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from reconciler.backends.baremetal.agent_state import TaskKey
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.merge import Patience
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
@@ -68,6 +69,11 @@ class World:
 
     def look(self, since: Cursor = Cursor(0)) -> BackendChanges:  # noqa: B008  (a number)
         return self.fleet.look(since, self.claims, PATIENCE)[0]
+
+    def joins(self, *keys: TaskKey) -> list[str]:
+        """How tasks stand while these are to join."""
+        found = self.fleet.look(Cursor(0), self.claims, PATIENCE, lambda: keys)[0].tasks
+        return [task.state for task in sorted(found, key=lambda task: task.index)]
 
     def ready(self, node: Node) -> bool:
         return {known.name: known.ready for known in self.look().nodes}[node.name]
@@ -292,3 +298,49 @@ def test_the_newest_epoch_is_that_which_anybody_has_seen() -> None:
     for epoch in (3, 5, 4):
         world.fleet.saw_epoch(Epoch(epoch))
     assert world.fleet.epoch == 5
+
+
+def running() -> World:
+    """Both tasks run, and both agents have said so."""
+    world = World()
+    world.claims = (msgspec.structs.replace(claim(0, N1.name, N2.name), running_since=START),)
+    world.connect(N1, N2)
+    world.hear(N1, task(0, N1))
+    world.hear(N2, task(1, N2))
+    assert world.states() == ["running", "running"]
+    return world
+
+
+def test_what_an_agent_that_has_told_everything_does_not_know_of_is_lost() -> None:
+    world = running()
+    world.fleet.disconnected(N2.name)
+    world.fleet.connected(N2.name, "n2.example")
+    assert world.states() == ["running", "running"], "it has told nothing yet"
+    world.hear(N2, BackendChanges(Cursor(1), nodes=(N2,)), whole=True)
+    assert world.states() == ["running", "lost"]
+    lost = world.look().tasks[1]
+    assert "does not know of it" in lost.detail
+    world.listen(5)
+    assert world.look().tasks[1] == lost, "it is not lost anew at every look"
+
+
+def test_so_is_what_began_by_what_is_known_and_has_not_by_an_older_disk() -> None:
+    world = running()
+    world.connect(N2)
+    world.hear(N2, task(1, N2, "starting"))
+    assert world.states() == ["running", "lost"]
+
+
+def test_what_is_to_join_may_not_be_known_yet_and_what_is_to_start_either() -> None:
+    world = running()
+    world.connect(N2)
+    assert world.joins((JOB, 1, "worker", 1)) == ["running"]
+    world.claims = (claim(0, N1.name, N2.name),)
+    assert world.states() == ["running"]
+
+
+def test_an_agent_that_is_not_there_may_know_of_what_it_has_not_told() -> None:
+    world = running()
+    world.connect(N2)
+    world.fleet.disconnected(N2.name)
+    assert world.states() == ["running"]

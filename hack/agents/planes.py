@@ -1,0 +1,130 @@
+"""A control plane: the real door, fleet, backend and pass, with a link to the store that can be cut in the middle of anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future
+from itertools import count
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
+
+from hack.agents.network import End, Network
+from hack.agents.virtual_time import Silence
+from hack.crash.clocks import SteppedClock
+from hack.crash.doors import Doors, Gates
+from hack.crash.workload import NODES
+from reconciler.backends.baremetal.agent_server import AgentServer
+from reconciler.backends.baremetal.backend import BareMetalBackend, joining
+from reconciler.backends.baremetal.fleet import TICK_S, Fleet
+from reconciler.backends.baremetal.wire import Hello
+from reconciler.control.control import ControlPlane, PolicySource
+from reconciler.control.ledger_site import one_pass
+from reconciler.control.passes import Pass
+from reconciler.control.recording import solver_with
+from reconciler.protocols.backend import BackendUnreachableError, StaleEpochError
+from reconciler.protocols.ledger import NotLeaderError
+from reconciler.protocols.store_errors import StoreUnreachableError
+from reconciler.store.store import SqlStore
+from solver.model.cluster import NodeName
+from solver.model.document import decode
+from solver.model.quantities import Duration
+
+LEASE: Final = Duration(10_000)
+
+
+class Named(NamedTuple):
+    """Which node an agent speaks for."""
+
+    node: NodeName
+
+
+class OpenEntry:
+    """Who comes is who it says: certificates have tests of their own."""
+
+    async def joins(self, _: End) -> bool:
+        """Nobody wants a certificate."""
+        return False
+
+    async def hello(self, connection: End) -> tuple[Named, Hello]:
+        """What an agent says first."""
+        hello = decode(await connection.recv(), Hello)
+        return Named(hello.node), hello
+
+    async def no_longer(self, _: Iterable[Named]) -> dict[Named, str]:
+        """All are trusted."""
+        return {}
+
+
+class Plane:
+    """One process. `store_is_up`: whether it reaches the store. A new one knows nothing."""
+
+    def __init__(
+        self,
+        name: str,
+        place: str,
+        network: Network,
+        store: SqlStore,
+        clock: SteppedClock,
+        gates: Gates,
+        policies: PolicySource,
+        store_is_up: Callable[[], bool],
+    ) -> None:
+        self.name, self.place, self.clock = name, place, clock
+        self._network, self._store_is_up = network, store_is_up
+        self._led_s = float("-inf")
+        fleet, entry, log = Fleet(clock), OpenEntry(), Silence()
+        declared = {node.name: node for node in NODES}
+        where: Any = ("", 0), entry, fleet, declared.get, self.leads, lambda: None, log
+        self.door = AgentServer(*where)
+        self.door._loop, self.door._closing = network.loop, asyncio.Event()
+        door: Any = self.door
+        door._doorway = SimpleNamespace(keep=lambda _: None, is_news=lambda _: True)
+        self.backend = BareMetalBackend(self.door, fleet, store.ledger.claims, joining=lambda: joining(store.ledger))
+        doors = Doors.onto(store, self.backend, gates)
+        parts = doors.jobs, doors.ledger, doors.history, doors.checkpoints, doors.interventions, doors.health
+        self.plane = ControlPlane(name, *parts, doors.backend, self.backend, policies, solver_with(None), clock, LEASE)
+        network.accepting[place] = self.door._receive  # type: ignore[assignment]
+        self._ticks = network.loop.create_task(self._tick())
+
+    def leads(self) -> bool:
+        """As Runner has it: one that has not reached the store for as long as a lease may have been followed."""
+        return self.clock.monotonic_s() < self._led_s + LEASE.seconds
+
+    def take_pass(self) -> Pass | None:
+        """None: it does not lead, or was interrupted."""
+        began_s = self.clock.monotonic_s()
+        if not self._store_is_up():
+            return None
+        try:
+            done = one_pass(self.plane)
+        except (NotLeaderError, StaleEpochError):
+            self._led_s = float("-inf")
+            return None
+        except StoreUnreachableError:
+            return None
+        except BackendUnreachableError:
+            self._led_s = began_s
+            return None
+        self._led_s = began_s
+        return done
+
+    def dies(self) -> None:
+        """With its connections."""
+        self._ticks.cancel()
+        self._network.accepting.pop(self.place, None)
+        self._network.vanish(self.place)
+
+    async def _tick(self) -> None:
+        for tick in count():
+            await self.door._send_away(tick)
+            await asyncio.sleep(TICK_S)
+
+
+def waiting(network: Network) -> Callable[[Collection[Future[Any]], float], None]:
+    """In place of waiting for answers of agents: their time passes."""
+
+    def wait(asked: Collection[Future[Any]], within_s: float) -> None:
+        network.loop.until(lambda: all(future.done() for future in asked), within_s)
+
+    return wait
