@@ -38,13 +38,14 @@ from solver.model.document import encode
 from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 
-STEPS_MS = (5_000, 60_000, 600_000, 1_800_000, HOUR_MS, 2 * HOUR_MS)
-WEIGHTS = (2, 2, 2, 3, 3, 2)
+STEPS_MS = (5_000, 60_000, 600_000, 1_800_000, HOUR_MS)
+WEIGHTS = (2, 2, 2, 3, 3)
 """So long a step takes at least, and how often: what is asked for is on its way after some of them, and long done after others."""
-LEASE = Duration(4 * HOUR_MS)
+LEASE = Duration(2 * HOUR_MS)
 NODE_DIES_EVERY_MS = 40 * HOUR_MS
-OVERDUE_MS = 4 * DAY_MS
-"""No job may wait for longer than this if it fits: the cluster is not asked for more than it has for so long."""
+OVERDUE_MS = 7 * DAY_MS
+"""No job may wait for longer: each fits, and the cluster is not asked for more than it has for so long. Half of it in a batch gang
+waits for days, while work of higher classes comes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ H100 = GpuType("H100")
 NODES, GPUS_PER_NODE = 6, 4
 QUEUES = (QueueName("red"), QueueName("blue"), QueueName("green"))
 CLASSES = ("inference", "training", "batch")
-JOBS_PER_HOUR = 1.6
+JOBS_PER_HOUR = 1.4
 AGAIN = RetryPolicy("again", max_retries=2, backoff=Backoff(Duration(60_000), max=Duration(1_800_000)))
 IDLE = IdlePolicy("quiet", IdleEvidence(no_task_activity_for=Duration(2 * HOUR_MS)), queues=(QUEUES[2],), action="lend")
 FAULTS = Faults(
