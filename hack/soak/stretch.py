@@ -84,8 +84,5 @@ class Stretch:
 
 
 def _newest_first(folder: Path | None) -> list[Path]:
-    return (
-        sorted((known for known in folder.iterdir() if known.name.isdigit()), reverse=True)
-        if folder and folder.exists()
-        else []
-    )
+    known = folder.iterdir() if folder and folder.exists() else ()
+    return sorted((put_by for put_by in known if put_by.name.isdigit()), reverse=True)
