@@ -289,6 +289,7 @@ class Soak:
             LEASE,
             idle=IdleWatch(_NoUse(), store.gpu_uses),
             budgets=self.policies.budgets,
+            reading=store.database.reading_together,
         )
 
 
