@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import _lru_cache_wrapper
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from sqlalchemy import event
 
-from hack.soak.world import DAY_MS, FAULTS, HOUR_MS, Arrival, Forgetful, Policies, arrivals, nodes
+from hack.soak.world import DAY_MS, FAULTS, HOUR_MS, Arrival, Arrivals, Forgetful, Policies, nodes
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.control import ledger_site
@@ -35,24 +39,28 @@ from solver.model.quantities import Duration, Instant
 from solver.model.workload import JobName
 
 STEPS_MS = (5_000, 60_000, 600_000, 1_800_000, HOUR_MS)
-WEIGHTS = (2, 2, 3, 3, 2)
-"""So long a step takes, and how often: what is asked for is still on its way after some of them, and long done after others."""
+WEIGHTS = (2, 2, 2, 3, 3)
+"""So long a step takes at least, and how often: what is asked for is on its way after some of them, and long done after others."""
 LEASE = Duration(2 * HOUR_MS)
 NODE_DIES_EVERY_MS = 40 * HOUR_MS
-SETTLED_MS = 10_000
-OVERDUE_MS = 4 * DAY_MS
-"""No job may wait for longer than this if it fits: the cluster is not asked for more than it has for so long."""
+OVERDUE_MS = 7 * DAY_MS
+"""No job may wait for longer: each fits, and the cluster is not asked for more than it has for so long. Half of it in a batch gang
+waits for days, while work of higher classes comes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How much there is after so many simulated hours: objects in memory, MiB of RAM, CPU ms of a pass, and of the database."""
+    """How much there is after so many simulated hours: objects in memory, MiB of RAM, CPU ms of a pass, and of the database.
+
+    `stretch`: how often another process had gone on with it by then.
+    """
 
     hours: int
     objects: int
     rss_mb: float
     pass_ms: float
     store_mb: float
+    stretch: int = 0
 
 
 @dataclass
@@ -61,9 +69,14 @@ class Outcome:
 
     hours: float = 0.0
     steps: int = 0
+    cpu_s: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     samples: list[Sample] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+
+STATE, STORE = "soak.pickle", "quorate.db"
+OF_A_PROCESS = frozenset({"path", "store", "plane", "pruning", "pass_ms", "refused"})
 
 
 class _NoUse:
@@ -77,43 +90,68 @@ class _NoUse:
 
 
 class Soak:
-    """Call `run` once."""
+    """Call `run` once. What is put by goes on where it was, by another process, with a control plane that begins anew."""
 
     def __init__(self, seed: int, path: Path) -> None:
         self.clock = VirtualClock()
         self.chance = random.Random(f"soaking {seed}")
         self.cluster = SimulatedCluster(nodes(), self.clock, self.chance, FAULTS)
         self.cluster.intervals = self.intervals = Forgetful()
-        self.backend, self.path = SimulatedBackend(self.cluster), path
-        self.store = open_quickly(path, self.clock)
+        self.backend = SimulatedBackend(self.cluster)
         self.policies = Policies(self.clock)
         self.epoch: Epoch | None = None
-        self.arrivals = arrivals(seed)
+        self.arrivals = Arrivals(seed)
         self.next = next(self.arrivals)
         self.give_ups: dict[str, Instant] = {}
         self.dies = SIMULATION_START.after(NODE_DIES_EVERY_MS)
         self.outcome = Outcome()
-        self.held_gpu_ms, self.held_since, self.pass_ms = 0, SIMULATION_START, list[float]()
+        self.held_gpu_ms, self.held_since = 0, SIMULATION_START
+        self.held_milli = 0
         self.day = 0
-        self.refused: tuple[bytes, bytes] | None = None
+        self.stretch = 0
+        self._begin(path)
+
+    @classmethod
+    def resumed(cls, kept: Path, path: Path) -> Soak:
+        """One that was put by in a folder, with a copy of its store at `path`."""
+        soak: Soak = pickle.loads((kept / STATE).read_bytes())
+        path.unlink(missing_ok=True)
+        shutil.copyfile(kept / STORE, path)
+        soak.stretch += 1
+        soak._begin(path)
+        return soak
+
+    def _begin(self, path: Path) -> None:
+        """What is of this process: a store that is open, and a control plane."""
+        self.path, self.store = path, open_quickly(path, self.clock)
         self.plane = self._plane()
-        never = lambda: self.epoch  # noqa: E731
-        self.pruning = Pruning(
-            self.store.history,
-            self.store.placements,
-            self.store.capacities,
-            self.store.gpu_uses,
-            self.policies,
-            self.clock,
-            never,
-            apart_s=0.0,
-        )
+        self.pass_ms = list[float]()
+        self.refused: tuple[bytes, bytes] | None = None
+        doors = self.store.history, self.store.placements, self.store.capacities, self.store.gpu_uses
+        self.pruning = Pruning(*doors, self.policies, self.clock, lambda: self.epoch, apart_s=0.0)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what is of a process."""
+        return {name: value for name, value in vars(self).items() if name not in OF_A_PROCESS}
+
+    def put_by(self, kept: Path) -> None:
+        """All of it, into a folder that is there whole or not at all."""
+        made = kept.with_name(f"{kept.name}.part")
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(parents=True)
+        self.store.database.engine.dispose()  # the last connection writes all into the one file
+        shutil.copyfile(self.path, made / STORE)
+        (made / STATE).write_bytes(pickle.dumps(self))
+        made.rename(kept)
 
     def run(self, hours: int, sample_every: int = 500, seen: Callable[[Sample], None] = lambda _: None) -> Outcome:
-        """Until so many hours have passed, or something is wrong."""
-        end, due = SIMULATION_START.after(hours * HOUR_MS), sample_every
+        """Until so many hours have passed in all, or something is wrong."""
+        end = SIMULATION_START.after(hours * HOUR_MS)
+        due = (int(self.outcome.hours) // sample_every + 1) * sample_every
         while self.clock.now() < end and not self.outcome.problems:
+            began = time.process_time()
             self._step()
+            self.outcome.cpu_s += time.process_time() - began
             self.outcome.hours = (self.clock.now() - SIMULATION_START) / HOUR_MS
             if self.outcome.hours >= due:
                 due += sample_every
@@ -122,32 +160,39 @@ class Soak:
         return self.outcome
 
     def _step(self) -> None:
-        """Time passes, things come from outside, and a pass is taken, after which books are compared."""
+        """Time passes until something happens, things come from outside, and a pass is taken, after which books are compared."""
         before = self.clock.now()
-        self.clock.advance(self.chance.choices(STEPS_MS, WEIGHTS)[0])
-        now = self.clock.now()
-        self._add_up(before, now)
+        now = max(before.after(self.chance.choices(STEPS_MS, WEIGHTS)[0]), self._next_at())
+        self.clock.advance(now - before)
+        self.held_gpu_ms += self.held_milli * (now - before)
         self._happen(now)
         began = time.process_time()
         try:
-            done = ledger_site.one_pass(self.plane)
+            self._passed(now)
         except BackendUnreachableError:
             self.outcome.counts["unreachable"] += 1
-            return
         except Exception as error:  # noqa: BLE001  (whatever it is, the loop should have survived it)
             self.outcome.problems.append(f"{now}: the loop died: {type(error).__name__}: {error}")
             return
         self.pass_ms.append((time.process_time() - began) * 1000)
+        self.outcome.problems += [f"{now}: {found}" for found in self._broken(now)]
+        if (now - SIMULATION_START) // DAY_MS > self.day:
+            self.day = (now - SIMULATION_START) // DAY_MS
+            self._end_of_day(now)
+
+    def _next_at(self) -> Instant:
+        """When something happens next that a pass may see: until then nothing would come of one."""
+        tomorrow = SIMULATION_START.after((self.day + 1) * DAY_MS)
+        return min(self.next.at, self.dies, tomorrow, *self.give_ups.values(), self.cluster.next_at() or tomorrow)
+
+    def _passed(self, now: Instant) -> None:
+        done = ledger_site.one_pass(self.plane)
         self.epoch = done.epoch
         self.outcome.steps += 1
         self.outcome.counts.update(type(step).__name__ for step in done.plan.steps)
         if done.fault:
             self.outcome.problems.append(f"{now}: a plan was refused: {done.fault}")
             self.refused = encode(done.snapshot), encode(done.policy)
-        self.outcome.problems += [f"{now}: {found}" for found in self._broken(now)]
-        if (now - SIMULATION_START) // DAY_MS > self.day:
-            self.day = (now - SIMULATION_START) // DAY_MS
-            self._end_of_day(now)
 
     def _happen(self, now: Instant) -> None:
         while self.next.at <= now:
@@ -170,22 +215,18 @@ class Soak:
         if came.gives_up is not None:
             self.give_ups[came.name] = came.gives_up
 
-    def _add_up(self, before: Instant, now: Instant) -> None:
-        """What the ledger's claims have held since, in thousandths of GPUs times milliseconds."""
-        held = sum(task.gpus for claim in self.store.ledger.claims() for task in claim.tasks)
-        self.held_gpu_ms += held * (now - before)
-
     def _broken(self, now: Instant) -> Iterator[str]:
         """Rules that hold between any two passes."""
-        claims = self.store.ledger.claims()
+        claims, live = self.store.ledger.claims(), self.store.jobs.live_jobs()
+        self.held_milli = sum(task.gpus for claim in claims for task in claim.tasks)
         owners: dict[DeviceId, Claim] = {}
         for claim in claims:
             for device in (device for task in claim.tasks for device in task.devices):
                 if device in owners:
                     yield f"double-bound: {device} by {owners[device].job} and {claim.job}"
                 owners[device] = claim
-        live = {record.name for record in self.store.jobs.live_jobs()}
-        yield from (f"{claim.job} has ended and holds devices" for claim in claims if claim.job not in live)
+        names = {record.name for record in live}
+        yield from (f"{claim.job} has ended and holds devices" for claim in claims if claim.job not in names)
         ran: dict[DeviceId, str] = {}
         for task in self.cluster.running():
             for device in task.devices:
@@ -197,8 +238,9 @@ class Soak:
                     yield f"{task.job}/{task.attempt} runs on {device}, which {owner.job if owner else 'no job'} holds"
         intents = Counter((intent.kind, intent.job) for intent in self.store.ledger.intents())
         yield from (f"{count} intents {kind} {job}" for (kind, job), count in intents.items() if count > 1)
-        for record in self.store.jobs.live_jobs():
-            if now - record.submitted_at > OVERDUE_MS and record.name not in {claim.job for claim in claims}:
+        holders = {claim.job for claim in claims}
+        for record in live:
+            if now - record.submitted_at > OVERDUE_MS and record.name not in holders:
                 yield f"{record.name} has waited since {record.submitted_at}"
 
     def _end_of_day(self, now: Instant) -> None:
@@ -221,7 +263,14 @@ class Soak:
         )
         store = sum(path.stat().st_size for path in self.path.parent.iterdir()) / 2**20
         took = sorted(self.pass_ms)[len(self.pass_ms) // 2]
-        found = Sample(round(self.outcome.hours), len(gc.get_objects()), rss / 1024, round(took, 1), round(store, 1))
+        found = Sample(
+            round(self.outcome.hours),
+            len(gc.get_objects()),
+            round(rss / 1024, 1),
+            round(took, 1),
+            round(store, 1),
+            self.stretch,
+        )
         self.pass_ms.clear()
         self.outcome.samples.append(found)
         seen(found)
@@ -240,6 +289,7 @@ class Soak:
             LEASE,
             idle=IdleWatch(_NoUse(), store.gpu_uses),
             budgets=self.policies.budgets,
+            reading=store.database.reading_together,
         )
 
 
@@ -257,6 +307,12 @@ def growth(samples: list[Sample], of: Callable[[Sample], float]) -> float:
         return 0.0
     before, after = samples[-2 * third : -third], samples[-third:]
     return sum(map(of, after)) / sum(map(of, before)) - 1
+
+
+def longest(samples: list[Sample]) -> list[Sample]:
+    """Those of the one process that took the most: only within a process is memory comparable."""
+    stretches = groupby(samples, attrgetter("stretch"))
+    return max((list(of_one) for _, of_one in stretches), key=len, default=[])
 
 
 def open_quickly(path: Path, clock: VirtualClock) -> SqlStore:

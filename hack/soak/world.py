@@ -15,6 +15,7 @@ from reconciler.model.budget import BudgetStanding
 from reconciler.model.clock import SIMULATION_START, VirtualClock
 from reconciler.model.idle_policy import IdleEvidence, IdlePolicy
 from reconciler.model.retry_policy import Backoff, RetryPolicy
+from reconciler.protocols.backend import AttemptKey
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
@@ -28,7 +29,7 @@ H100 = GpuType("H100")
 NODES, GPUS_PER_NODE = 6, 4
 QUEUES = (QueueName("red"), QueueName("blue"), QueueName("green"))
 CLASSES = ("inference", "training", "batch")
-JOBS_PER_HOUR = 1.6
+JOBS_PER_HOUR = 1.4
 AGAIN = RetryPolicy("again", max_retries=2, backoff=Backoff(Duration(60_000), max=Duration(1_800_000)))
 IDLE = IdlePolicy("quiet", IdleEvidence(no_task_activity_for=Duration(2 * HOUR_MS)), queues=(QUEUES[2],), action="lend")
 FAULTS = Faults(
@@ -132,17 +133,21 @@ class Arrival:
     gives_up: Instant | None
 
 
-def arrivals(seed: int) -> Iterator[Arrival]:
+class Arrivals(Iterator[Arrival]):
     """Jobs without end: they ask for about as much as there is."""
-    chance, at, number = random.Random(f"soak {seed}"), SIMULATION_START, 0
-    while True:
-        at = at.after(round(chance.expovariate(JOBS_PER_HOUR / HOUR_MS)))
+
+    def __init__(self, seed: int) -> None:
+        self._chance, self._at, self._number = random.Random(f"soak {seed}"), SIMULATION_START, 0
+
+    def __next__(self) -> Arrival:
+        chance, number = self._chance, self._number
+        self._at = at = self._at.after(round(chance.expovariate(JOBS_PER_HOUR / HOUR_MS)))
         gives_up = at.after(chance.randrange(48 * HOUR_MS)) if chance.random() < 0.1 else None
         spec = _spec(chance)
         if spec.time_limit is None and spec.command[-1] == "forever":
             gives_up = at.after(24 * HOUR_MS)
-        yield Arrival(at, f"job-{number:06}", spec, gives_up)
-        number += 1
+        self._number += 1
+        return Arrival(at, f"job-{number:06}", spec, gives_up)
 
 
 def _spec(chance: random.Random) -> JobSpec:
@@ -169,9 +174,15 @@ GONE = Interval(JobName(""), 0, "", 0, NodeName(""), (), SIMULATION_START, SIMUL
 class Forgetful(list[Interval]):
     """Intervals of a simulated cluster: those that ended long ago are gone, and their numbers stay theirs."""
 
+    gone_to = 0
+    """All before this number are gone."""
+    over: frozenset[AttemptKey] = frozenset()
+    """Attempts that nothing was reported of any more when something was forgotten last: no order for these is on its way now."""
+
     def trim(self, cluster: SimulatedCluster, before: Instant) -> None:
         """Forget what had ended before an instant, in all books of the cluster: a soak is about the memory of what is tried."""
-        gone = [n for n, it in enumerate(self) if it is not GONE and it.end is not None and it.end < before]
+        known = ((number, self[number]) for number in range(self.gone_to, len(self)))
+        gone = [number for number, it in known if it.job and it.end is not None and it.end < before]
         for number in gone:
             self[number] = GONE
             cluster._said.pop(number, None)
@@ -180,9 +191,12 @@ class Forgetful(list[Interval]):
                 for book in vars(kept).values():
                     if isinstance(book, dict):
                         book.pop(number, None)
+        while self.gone_to < len(self) and not self[self.gone_to].job:
+            self.gone_to += 1
         journal = cluster.journal
-        seen = {key for key in cluster._attempts if key in journal._forgotten}
-        for key in seen:
+        over = frozenset(key for key in cluster._attempts if key in journal._forgotten)
+        for key in over & self.over:
             if not cluster._attempts[key].running:
                 del cluster._attempts[key]
                 journal._forgotten.discard(key)
+        self.over = over

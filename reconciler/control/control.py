@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -114,7 +115,8 @@ class ControlPlane:
     soon as it is known, so that it may be begun beside what is done before `solve`. `keep_capacity`: puts on record what it says
     of GPUs. `tally`: counts how attempts end.
     `idle`: knows since when GPUs do nothing; None: nothing does, and no IdlePolicy is kept.
-    `budgets`: how they stand, as far as that is known.
+    `budgets`: how they stand, as far as that is known. `reading`: what is read of the stores inside it is of one moment, where
+    that costs less.
     """
 
     holder: str
@@ -137,3 +139,4 @@ class ControlPlane:
     tally: EndsTally = NO_TALLY
     idle: IdleWatch | None = None
     budgets: Callable[[], Sequence[BudgetStanding]] = tuple
+    reading: Callable[[], AbstractContextManager[None]] = nullcontext

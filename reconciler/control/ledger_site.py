@@ -97,7 +97,8 @@ class LedgerSite:
 
     def observe(self, look: LedgerLook) -> tuple[Snapshot, Policy]:
         """Join what Git declares, what the backend reports, what each job holds and what wants to run; keep what GPUs there are."""
-        snapshot = observe(self.plane, look.sighted, look.declared, look.policy, look.operations)
+        with self.plane.reading():
+            snapshot = observe(self.plane, look.sighted, look.declared, look.policy, look.operations)
         self.plane.keep_capacity(self._leader.epoch, snapshot)
         return snapshot, without_borrowing(look.policy, snapshot, self.plane.budgets())
 

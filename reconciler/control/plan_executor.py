@@ -68,17 +68,29 @@ class PlanExecutor(LeaderActions):
     ) -> Settled:
         """Make true what follows from what the backend reports, by the policies in force. `policy` None: no job is found idle."""
         partitioned = GpuPartitioner(self.plane, self.epoch).settle(sighted)
-        claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
-        health = self.plane.health.all()
-        records = records_of(self.plane, claims)
-        saving = saving_of(records, intents, operations.storages, self.plane.checkpoints)
-        decided = (
-            *self._followed(
-                *(records, claims, intents, health, sighted.without(under_way(health)), operations, declared, saving),
-                self._idle_facts(operations, policy, claims, records),
-            ),
-            *abandoned_jobs(records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))),
-        )
+        with self.plane.reading():
+            claims, intents = self.plane.ledger.claims(), self.plane.ledger.intents()
+            health = self.plane.health.all()
+            records = records_of(self.plane, claims)
+            saving = saving_of(records, intents, operations.storages, self.plane.checkpoints)
+            decided = (
+                *self._followed(
+                    *(
+                        records,
+                        claims,
+                        intents,
+                        health,
+                        sighted.without(under_way(health)),
+                        operations,
+                        declared,
+                        saving,
+                    ),
+                    self._idle_facts(operations, policy, claims, records),
+                ),
+                *abandoned_jobs(
+                    records, {claim.job for claim in claims}, self.plane.jobs.tallies(depended_on(records))
+                ),
+            )
         Settler(self.plane, self.epoch).apply_all(decided)
         return Settled(partitioned + len(decided), _gone(decided))
 

@@ -235,4 +235,5 @@ def _plane(
         ask=rounds.ask,
         keep_capacity=CapacityRecorder(store.capacities).keep,
         tally=tally,
+        reading=store.database.reading_together,
     )

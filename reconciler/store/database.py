@@ -87,8 +87,30 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database and changes nothing."""
+        joined: Connection | None = getattr(self._block, "reader", None)
+        if joined is not None:
+            with self._errors(), self._timing("read"):
+                yield joined
+            return
         with self._errors(), self._timing("read"), self._reader.begin() as connection:
             yield connection
+
+    @contextmanager
+    def reading_together(self) -> Iterator[None]:
+        """What this thread reads in the block, by whatever store of this database, sees one state; once it has written, the newest.
+
+        Of SQLite, where beginning and ending cost as much as most reads. PostgreSQL ends a session that is idle in a transaction
+        for as long as the block may compute.
+        """
+        if self.engine.dialect.name != "sqlite":
+            yield
+            return
+        with self._errors(), self._reader.begin() as connection:
+            self._block.reader = connection
+            try:
+                yield
+            finally:
+                self._block.reader = None
 
     @contextmanager
     def writing(self, epoch: Epoch | None = None, *, counted: bool = True) -> Iterator[Connection]:
@@ -104,6 +126,7 @@ class Database:
                 check_epoch(epoch, joined.execute(_NEWEST_EPOCH).scalar_one())
             yield joined
             return
+        self._block.reader = None
         with self._errors(), self._timing("write"), self._writer.begin() as connection:
             if counted:
                 connection.execute(_COUNT_WRITE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Row, delete, insert, select, update
@@ -16,6 +16,8 @@ from solver.model.cluster import NodeName
 from solver.model.document import encode
 from solver.model.quantities import Instant
 
+_ALL: Final = select(node_health).order_by(node_health.c.node)
+
 
 class SqlNodeHealths:
     """Implements NodeHealths."""
@@ -26,7 +28,7 @@ class SqlNodeHealths:
     def all(self) -> tuple[NodeHealth, ...]:
         """Every record."""
         with self._database.reading() as connection:
-            return tuple(map(self._read, connection.execute(select(node_health).order_by(node_health.c.node)).all()))
+            return tuple(map(self._read, connection.execute(_ALL).all()))
 
     def keep(self, epoch: Epoch, records: Iterable[NodeHealth]) -> None:
         """One transaction for all of them."""

@@ -304,6 +304,16 @@ class SqlJobSource:
 
 
 _LIVE: Final = jobs.c.ended_at.is_(None)
+
+# What each pass reads is stated once (store/ledger).
+_FAILED: Final = (
+    select(failures.c.job, func.count()).join(jobs, failures.c.job == jobs.c.name).where(_LIVE).group_by(failures.c.job)
+)
+_ASKED: Final = (
+    select(jobs.c.name, jobs.c.cancel_requested_by, jobs.c.suspended_by, jobs.c.requeue_attempt, jobs.c.requeued_by)
+    .where(_LIVE)
+    .order_by(jobs.c.name)
+)
 _OF_A_RECORD: Final[tuple[ColumnElement[Any], ...]] = (
     *(jobs.c.name, jobs.c.spec, jobs.c.user, jobs.c.submitted_at, jobs.c.cancel_requested_by, jobs.c.outcome),
     *(jobs.c.suspended_by, jobs.c.requeue_attempt, jobs.c.requeued_by, jobs.c.array, jobs.c.pipeline),
@@ -333,10 +343,8 @@ def _behind(number: int, gpus: int, order: JobOrder) -> ColumnElement[bool]:
 
 def _live_stamps(connection: Connection) -> Iterator[tuple[str, tuple[object, ...]]]:
     """Of each live job, by name, what may change of it: how many failures it has had, and what was asked of it."""
-    failed = select(failures.c.job, func.count()).join(jobs, failures.c.job == jobs.c.name).where(_LIVE)
-    counts = {row.job: row[1] for row in connection.execute(failed.group_by(failures.c.job))}
-    asked = jobs.c.cancel_requested_by, jobs.c.suspended_by, jobs.c.requeue_attempt, jobs.c.requeued_by
-    rows = connection.execute(select(jobs.c.name, *asked).where(_LIVE).order_by(jobs.c.name)).all()
+    counts = {row.job: row[1] for row in connection.execute(_FAILED)}
+    rows = connection.execute(_ASKED).all()
     return ((name, (*asked_of_it, counts.get(name, 0))) for name, *asked_of_it in rows)
 
 

@@ -60,6 +60,19 @@ TIED_TO: Final = "tied-to"
 _PAST_USE: Final = "past-use"
 _CLOCKS: Final = "convergence"
 
+# What each pass reads is stated once: building a statement costs SQLAlchemy as much as running it costs SQLite.
+_OF_LIVE: Final = jobs.c.ended_at.is_(None)
+_LEADERSHIP: Final = select(leadership)
+_CLAIMS: Final = select(claims).order_by(claims.c.job)
+_INTENTS: Final = select(intents.c.intent)
+_NOMINATIONS: Final = select(nominations.c.intent)
+_RESERVATIONS: Final = select(reservations.c.reservation)
+_ATTEMPTS: Final = select(attempts.c.job, attempts.c.last).join(jobs).where(_OF_LIVE).order_by(attempts.c.job)
+_SERVED: Final = select(attempts.c.job, attempts.c.served_gpu_ms).join(jobs).where(_OF_LIVE).order_by(attempts.c.job)
+_EVICTIONS: Final = (
+    select(evictions.c.job, evictions.c.at).join(jobs).where(_OF_LIVE).order_by(evictions.c.job, evictions.c.attempt)
+)
+
 
 class SqlLedger:
     """Implements Ledger."""
@@ -74,7 +87,7 @@ class SqlLedger:
     def lead(self, holder: str, now: Instant, lease: Duration) -> Epoch:
         """Take or renew leadership."""
         with self._database.writing(counted=False) as connection:
-            leader, now = connection.execute(select(leadership)).one(), self._database.now(connection, now)
+            leader, now = connection.execute(_LEADERSHIP).one(), self._database.now(connection, now)
             if leader.holder != holder and leader.until > now:
                 raise NotLeaderError(leader.holder, Instant(leader.until))
             epoch = leader.epoch if leader.holder == holder else leader.epoch + 1
@@ -121,8 +134,8 @@ class SqlLedger:
     def intents(self) -> tuple[Intent, ...]:
         """Every intent not yet confirmed, sorted by id."""
         with self._database.reading() as connection:
-            asked = connection.execute(select(intents.c.intent)).scalars().all()
-            promised = connection.execute(select(nominations.c.intent)).scalars().all()
+            asked = connection.execute(_INTENTS).scalars().all()
+            promised = connection.execute(_NOMINATIONS).scalars().all()
         return tuple(
             sorted(
                 (self._database.read_document(text, Intent) for text in (*asked, *promised)),
@@ -133,28 +146,25 @@ class SqlLedger:
     def reservations(self) -> tuple[Reservation, ...]:
         """Every reservation, sorted by holder."""
         with self._database.reading() as connection:
-            stored = connection.execute(select(reservations.c.reservation)).scalars().all()
+            stored = connection.execute(_RESERVATIONS).scalars().all()
         found = (self._database.read_document(text, Reservation) for text in stored)
         return tuple(sorted(found, key=lambda reservation: reservation.holder))
 
     def attempts(self) -> dict[JobName, int]:
         """The last attempt of every live job that was ever bound."""
-        query = select(attempts.c.job, attempts.c.last).join(jobs).where(jobs.c.ended_at.is_(None))
         with self._database.reading() as connection:
-            return {JobName(row.job): row.last for row in connection.execute(query.order_by(attempts.c.job))}
+            return {JobName(row.job): row.last for row in connection.execute(_ATTEMPTS)}
 
     def served(self) -> dict[JobName, int]:
         """What released attempts have run, by live job."""
-        query = select(attempts.c.job, attempts.c.served_gpu_ms).join(jobs).where(jobs.c.ended_at.is_(None))
         with self._database.reading() as connection:
-            return {JobName(row.job): row.served_gpu_ms for row in connection.execute(query.order_by(attempts.c.job))}
+            return {JobName(row.job): row.served_gpu_ms for row in connection.execute(_SERVED)}
 
     def evictions(self) -> dict[JobName, tuple[Instant, ...]]:
         """When each live job was evicted."""
-        query = select(evictions.c.job, evictions.c.at).join(jobs).where(jobs.c.ended_at.is_(None))
         found: dict[JobName, tuple[Instant, ...]] = {}
         with self._database.reading() as connection:
-            for row in connection.execute(query.order_by(evictions.c.job, evictions.c.attempt)):
+            for row in connection.execute(_EVICTIONS):
                 found[JobName(row.job)] = (*found.get(JobName(row.job), ()), Instant(row.at))
         return found
 
@@ -472,7 +482,7 @@ class SqlLedger:
 
 
 def _claim_rows(connection: Connection) -> Iterator[tuple[str, Row[Any]]]:
-    return ((row.job, row) for row in connection.execute(select(claims).order_by(claims.c.job)).all())
+    return ((row.job, row) for row in connection.execute(_CLAIMS).all())
 
 
 def _standing(row: Any) -> JobStanding:

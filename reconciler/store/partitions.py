@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import Connection, delete, insert, select, update
 
 from reconciler.protocols.backend import Epoch
@@ -12,6 +14,8 @@ from solver.model.cluster import DeviceId
 from solver.model.document import encode
 from solver.model.inflight import Repartitioning
 from solver.model.quantities import Instant
+
+_IN_FLIGHT: Final = select(partitions.c.asked).where(partitions.c.in_flight).order_by(partitions.c.gpu)
 
 
 class PartitionTable:
@@ -39,9 +43,8 @@ class PartitionTable:
 
     def in_flight(self) -> tuple[Repartitioning, ...]:
         """Every change in flight, sorted by GPU."""
-        query = select(partitions.c.asked).where(partitions.c.in_flight).order_by(partitions.c.gpu)
         with self._database.reading() as connection:
-            stored = connection.execute(query).scalars().all()
+            stored = connection.execute(_IN_FLIGHT).scalars().all()
         found = (self._database.read_document(text, Repartitioning) for text in stored)
         return tuple(sorted(found, key=lambda asked: asked.device))
 

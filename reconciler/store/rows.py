@@ -22,6 +22,9 @@ ALIKE_CHARACTERS_MAX: Final = 4_096
 """Of texts that are remembered, so that they take at most some ten megabytes."""
 
 
+_STATE: Final = select(leadership.c.written, leadership.c.until)
+
+
 def pieces(names: Collection[Name]) -> Iterator[Sequence[Name]]:
     """Each name once, sorted, in as few statements as may be."""
     ordered = sorted(set(names))
@@ -67,7 +70,7 @@ class Unchanged(Generic[Stamp, Value]):
 
     def read(self, connection: Connection) -> tuple[Value, ...]:
         """The values of the rows, in their order, by a transaction that sees one state."""
-        written, until = connection.execute(select(leadership.c.written, leadership.c.until)).one()
+        written, until = connection.execute(_STATE).one()
         known, state = self._read, (written, until)
         if known is None or known[0] != state:
             self._read = known = state, self._made(connection)

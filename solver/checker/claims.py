@@ -4,7 +4,8 @@ Part of the checker. A job that lies inside the guarantees of its queue, and of 
 with the queue that gives, takes what is borrowed; so does one that lies inside what a queue above it shares with those below it, of
 queues that are not below that. Any other takes for its fair share, and then the queues that give have to be
 above theirs, and the least served of the queues side by side have to have more by it. How each queue stands is counted as the
-plan goes on, promise by promise; what starts beside that is left out, since nobody says when in a round it was decided.
+plan goes on, promise by promise; what starts beside that is left out, since nobody says when in a round it was decided. What
+leaves for gangs that grow inside guarantees has left before anything is claimed beyond one.
 """
 
 from __future__ import annotations
@@ -134,18 +135,27 @@ class _Claims:
     def _givers(self) -> Mapping[JobName, list[_Giver]]:
         """What leaves, by for whom; what leaves for the growth of gangs is for evictions."""
         givers = defaultdict[JobName, list[_Giver]](list)
-        for step in self.case.leaving:
-            if step.beneficiary is None or step.beneficiary in self.case.for_growth:
-                continue
-            if isinstance(step, Evict) and step.means != "move":
-                queue = self.case.jobs[step.job].spec.queue
-                givers[step.beneficiary].append(_Giver(step.job, step.job, queue, self.case.held.get(step.job, {})))
-        for name, part in self.case.parted.steps.items():
-            if isinstance(part, Shrink) and part.beneficiary and part.beneficiary not in self.case.for_growth:
-                job = self.case.parted.jobs[name]
-                charge = self.case.ground.charge(job.placement)
-                givers[part.beneficiary].append(_Giver(part.job, name, job.spec.queue, charge))
+        for beneficiary, giver in self._leaving():
+            if beneficiary not in self.case.for_growth:
+                givers[beneficiary].append(giver)
         return givers
+
+    @cached_property
+    def _for_growth(self) -> Counter[QuotaLine]:
+        """What leaves for the growth of gangs, on every line. They grow inside guarantees, which comes before all beyond these."""
+        growing = (giver for beneficiary, giver in self._leaving() if beneficiary in self.case.for_growth)
+        return self.case.lookup.added_up((giver.queue, *one) for giver in growing for one in giver.charge.items())
+
+    def _leaving(self) -> Iterator[tuple[JobName, _Giver]]:
+        """What leaves for whom."""
+        for step in self.case.leaving:
+            if isinstance(step, Evict) and step.beneficiary is not None and step.means != "move":
+                queue = self.case.jobs[step.job].spec.queue
+                yield step.beneficiary, _Giver(step.job, step.job, queue, self.case.held.get(step.job, {}))
+        for name, part in self.case.parted.steps.items():
+            if isinstance(part, Shrink) and part.beneficiary:
+                job = self.case.parted.jobs[name]
+                yield part.beneficiary, _Giver(part.job, name, job.spec.queue, self.case.ground.charge(job.placement))
 
     # One promise.
 
@@ -182,9 +192,12 @@ class _Claims:
         if beyond:
             undone = [(queue, kind, -milli) for kind, milli in gain.items()]
             undone += [(giver.queue, *one) for giver in givers for one in giver.charge.items()]
-            before = self.case.lookup.added_up(undone)
+            before, after = self.case.lookup.added_up(undone), Counter(self._used)
             before.update(self._used)
-            claim = _FairClaim(self, step.job, queue, gain, beyond, before, self._used)
+            for line, milli in self._for_growth.items():
+                before[line] -= milli
+                after[line] -= milli
+            claim = _FairClaim(self, step.job, queue, gain, beyond, before, after)
             if not claim.is_lawful_by_value:
                 yield from claim.findings()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from operator import is_
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -30,7 +31,7 @@ class KeptValues(Generic[Item, Value]):
         """Those of some items, none of them twice, in their order; `make` may depend on the item and the basis alone."""
         of, known = self._latest
         known = known if of == basis else {}
-        found = {id(item): known.get(id(item)) or (item, make(item)) for item in items}
+        found = {(at := id(item)): known.get(at) or (item, make(item)) for item in items}
         self._latest = basis, found
         return [value for _, value in found.values()]
 
@@ -64,6 +65,8 @@ class KeptColumns(Generic[Item]):
         """Those of some items; `rows_of` may depend on the item and the basis alone. `is_stale`: what is to be worked out anew."""
         if self._basis != basis:
             self._basis, self._number = basis, {}
+        elif is_stale is None and len(items) == len(self._items) and all(map(is_, items, self._items)):
+            return Rows(tuple(self._rows.T), self._count)
         known = self._number
         numbers = [known.get(id(item), -1) for item in items]
         if is_stale is not None:

@@ -210,7 +210,8 @@ class ProtectedWaits:
     _lines: Lines = field(init=False)
     _gone: set[JobName] = field(default_factory=set)
     _evictable: dict[tuple[Instant, frozenset[ProtectedBy]], EvictionCandidates] = field(default_factory=dict)
-    _moving: dict[tuple[Instant, frozenset[ProtectedBy]], ConsolidationSearch] = field(default_factory=dict)
+    _making: dict[tuple[Instant, frozenset[ProtectedBy]], Preemptor] = field(default_factory=dict)
+    """Searches since somebody was given anything last."""
     _firsts: dict[int, tuple[Instant | None, Overdue]] = field(default_factory=dict)
     _endless: dict[int, tuple[Protected, ...]] = field(default_factory=dict)
     _searches: int = 0
@@ -412,20 +413,25 @@ class ProtectedWaits:
 
     def _preemptor(self, at: Instant, without: frozenset[ProtectedBy] = frozenset()) -> Preemptor:
         """The search as it would be then, `without` some limits; those who have left by then are asked no more."""
+        making = self._making.get((at, without))
+        if making is None:
+            making = self._making[at, without] = self._begun(at, without)
+        making.moving.searches, making.moving.moved, making.strictly = SEARCHES_MAX, 0, False
+        return making
+
+    def _begun(self, at: Instant, without: frozenset[ProtectedBy]) -> Preemptor:
         limits = self.policy.scheduling.evictions
         per_round = None if limits.per_round is None or "perRound" in without else limits.per_round + len(self._gone)
         gain = 0.0 if "minGain" in without else limits.min_gain
-        evictions = msgspec.structs.replace(limits, per_round=per_round, min_gain=gain)
-        scheduling = msgspec.structs.replace(self.policy.scheduling, evictions=evictions)
-        policy = msgspec.structs.replace(self.policy, scheduling=scheduling)
+        evictions, policy = msgspec.structs.replace(limits, per_round=per_round, min_gain=gain), self.policy
+        if evictions != limits:
+            scheduling = msgspec.structs.replace(policy.scheduling, evictions=evictions)
+            policy = msgspec.structs.replace(policy, scheduling=scheduling)
         snapshot, lifted = msgspec.structs.replace(self.snapshot, time=at), without - {"perRound", "minGain"}
         if (at, lifted) not in self._evictable:
             self._evictable[at, lifted] = self._candidates.under(replace(self._rules, now=at, without=lifted))
-        if (at, without) not in self._moving:
-            self._moving[at, without] = ConsolidationSearch(snapshot, policy, self.headroom.shares, self.sharing)
         attempts = Attempts(self._evictable[at, lifted], self.room, self.soon, self.headroom, self.users, self._lines)
-        moving = self._moving[at, without]
-        moving.searches, moving.moved = SEARCHES_MAX, 0
+        moving = ConsolidationSearch(snapshot, policy, self.headroom.shares, self.sharing)
         return Preemptor(snapshot, policy, attempts, set(self._gone), moving)
 
     def _served(self, candidate: StartCandidate, at: Instant) -> LaterStart | None:
@@ -441,7 +447,7 @@ class ProtectedWaits:
         making = self._preemptor(at)
         start = making.give(found, None)
         self.headroom, self._gone = making.attempts.headroom, making.gone
-        self._moving.clear()
+        self._making.clear()
         leaving = tuple(_leaving(found))
         self._left_at.setdefault(at, []).extend(leaving)
         # What is free already is had in the next round.

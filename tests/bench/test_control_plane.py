@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from hack.bench_control_plane import main
@@ -13,6 +14,7 @@ SMALL = (
 )
 
 
+@pytest.mark.thorough
 def test_a_small_run_says_how_a_control_plane_keeps_up() -> None:
     ran = CliRunner().invoke(main, [*SMALL.split(), "--idle-s", "0.1", "--limit-s", "120", "-o", "json"])
     assert ran.exit_code == 0, ran.output

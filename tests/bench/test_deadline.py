@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from hack.bench_deadline import main
@@ -11,6 +12,7 @@ from hack.bench_deadline import main
 CUT_AT_ONCE = ("--gpus", "512", "--pending", "150", "--budget-s", "0.03")
 
 
+@pytest.mark.thorough
 def test_rounds_that_the_clock_cut_break_no_rule() -> None:
     done = CliRunner().invoke(
         main, [*CUT_AT_ONCE, "--rounds", "2", "--hogs", "1", "-o", "json"], catch_exceptions=False

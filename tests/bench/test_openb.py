@@ -100,6 +100,7 @@ def test_what_counts_is_given_away_when_so_much_has_arrived(traces: Path) -> Non
     assert list(everything) == [80, 90, 95, 100, 110, 120, 130]
 
 
+@pytest.mark.thorough
 def test_one_by_one_is_what_rounds_of_one_decide(traces: Path) -> None:
     nodes = read_nodes(traces)
     for optimiser in (None, optimise):

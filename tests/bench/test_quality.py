@@ -21,6 +21,7 @@ def ran(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 def test_both_choosers_are_told_of_first_and_later_rounds() -> None:
     found = json.loads(ran("--rounds", "2", "-o", "json"))
     assert [(each["chooser"], each["full"]) for each in found] == [
@@ -33,6 +34,7 @@ def test_both_choosers_are_told_of_first_and_later_rounds() -> None:
         assert all(layer["value"] <= layer["bound"] for layer in each["first"]["layers"])
 
 
+@pytest.mark.thorough
 def test_a_table_has_each_figure_in_a_row() -> None:
     lines = ran("--rounds", "1").splitlines()
     rows = {line.strip().rpartition("  ")[0].strip() for line in lines}

@@ -121,7 +121,9 @@ def assert_complete(found: dict[str, object]) -> None:
     assert found["checker_violations"] == 0
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[] if case in ("cold", "warm") else pytest.mark.thorough) for case in CASES]
+)
 def test_every_case_says_all(case: str) -> None:
     found = ran("--case", case, "--smaller", "200", "--pace-s", "1", "--program-s", "1")
     assert_complete(found)
@@ -129,6 +131,7 @@ def test_every_case_says_all(case: str) -> None:
     assert (found["warm_gaps"] is None) == (found["warm_p99_s"] is None)
 
 
+@pytest.mark.thorough
 def test_who_cannot_wait_is_decided_while_others_come() -> None:
     found = ran("--case", "arrival", "--smaller", "16", "--pace-s", "1", "--program-s", "0")
     more = found["more"]

@@ -60,6 +60,7 @@ def test_as_much_is_held_as_was_asked_for_and_few_nodes_are_in_parts() -> None:
     assert apart / len(snapshot.nodes) == pytest.approx(IN_PARTS, rel=0.1)
 
 
+@pytest.mark.thorough
 def test_clusters_stay_possible_from_round_to_round() -> None:
     chance = random.Random(7)
     onward, snapshot, policy = Onward(WORLD.workload(chance, "later"), chance, churn=0.05), WORLD.snapshot, WORLD.policy

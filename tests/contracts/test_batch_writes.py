@@ -40,7 +40,7 @@ def test_of_claims_each_is_judged_as_if_those_before_it_were_written(stores: Sto
 
 
 def test_more_than_a_statement_takes_begin_and_end(stores: Stores) -> None:
-    epoch, names = lead(stores), [JobName(f"job-{number:04d}") for number in range(1_100)]
+    epoch, names = lead(stores), [JobName(f"job-{number:04d}") for number in range(510)]
     for name in names:
         submit(stores, name)
     claims = [claim_of(name, f"g-{name}") for name in names]

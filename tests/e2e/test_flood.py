@@ -90,6 +90,7 @@ def test_without_descriptors_it_says_so_once_and_goes_on_when_there_are_some(pla
         assert complaints(plane)[exhausted] <= LINES_MAX
 
 
+@pytest.mark.thorough
 def test_agents_come_through_a_door_that_others_hold(plane: ControlPlane) -> None:
     with descriptors(DESCRIPTORS):
         plane.start("--agents-listen", "127.0.0.1:0")
@@ -111,6 +112,7 @@ def test_agents_come_through_a_door_that_others_hold(plane: ControlPlane) -> Non
         assert 2 <= new["connections-full"] <= 2 * LINES_MAX
 
 
+@pytest.mark.thorough
 def test_strangers_at_the_agents_door_fill_no_log(plane: ControlPlane) -> None:
     plane.start("--agents-listen", "127.0.0.1:0")
     for _ in range(20):
@@ -124,6 +126,7 @@ def test_strangers_at_the_agents_door_fill_no_log(plane: ControlPlane) -> None:
     assert 1 <= complaints(plane)["agent-refused"] <= LINES_MAX
 
 
+@pytest.mark.thorough
 def test_more_connections_than_descriptors_are_refused_at_the_start(plane: ControlPlane) -> None:
     with descriptors(DESCRIPTORS):
         plane.spawn("--connections-max", "1000")

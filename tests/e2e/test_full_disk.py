@@ -50,6 +50,7 @@ def figure(plane: ControlPlane, name: str) -> float:
     return float(line.split()[-1])
 
 
+@pytest.mark.thorough
 def test_a_chatty_job_leaves_the_ledger_its_room(plane: ControlPlane, small_disk: Path) -> None:
     plane.start().until_ready()
     with plane.client() as client:
@@ -118,6 +119,7 @@ def submitted_until_refused(client: Client) -> tuple[list[str], ApiError]:
     raise AssertionError("nothing was ever refused")
 
 
+@pytest.mark.thorough
 def test_it_starts_on_a_full_disk_by_what_is_held_in_reserve(plane: ControlPlane, small_disk: Path) -> None:
     """Else whatever starts it again and again (systemd) would do so in vain, and people could not ask it what is wrong."""
     filler = small_disk / "filler"

@@ -7,12 +7,15 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.e2e.control_plane import QUORATE, ControlPlane, sh, submit, until
 from tests.reconciler.gitops.source.origin import Origin
 
 LIMIT = "apiVersion: quorate.dev/v1\nkind: SchedulingPolicy\nmetadata: {name: all}\nspec: {logs: {maxPerTask: 1Mi}}\n"
 
 
+@pytest.mark.thorough
 def test_the_logs_of_a_chatty_job_show_its_head_its_end_and_what_is_left_out(
     plane: ControlPlane, origin: Origin
 ) -> None:

@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from reconciler.client import Client
 from tests.e2e.control_plane import ControlPlane, sh, submit, until
 
@@ -44,6 +46,7 @@ def test_its_worker_is_killed_and_it_goes_on_with_another(plane: ControlPlane) -
     until("the worker has ended with it", lambda: not Path(f"/proc/{another}/cmdline").exists())
 
 
+@pytest.mark.thorough
 def test_a_small_cluster_has_no_worker(plane: ControlPlane) -> None:
     plane.start().until_ready()
     with plane.client() as client:

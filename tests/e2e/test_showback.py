@@ -12,6 +12,8 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
+
 from reconciler.access.token_file import read_token
 from reconciler.api.showback_payloads import Showback
 from reconciler.client import Client
@@ -47,6 +49,7 @@ def quorate(plane: ControlPlane, *arguments: str) -> str:
     return subprocess.run(asked, env=os.environ | known, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.thorough
 def test_a_control_plane_that_is_killed_leaves_no_second_out(
     plane: ControlPlane, origin: Origin, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.protocols.backend import (
@@ -36,11 +37,11 @@ class SimulatedBackend:
 
     def submit(self, order: Order, epoch: Epoch) -> None:
         """Send an order on its way."""
-        self._send(order.id, lambda at: self.cluster.accept(order, at), epoch)
+        self._send(order.id, partial(self.cluster.accept, order), epoch)
 
     def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
         """Send such an order on its way: the same may befall it."""
-        self._send(order.id, lambda at: self.cluster.gpus.accept(order, at), epoch)
+        self._send(order.id, partial(self.cluster.gpus.accept, order), epoch)
 
     def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
         """Stop reporting an attempt. That it was, or was stopped, stays known, so that a late order can't start it."""
@@ -75,7 +76,7 @@ class SimulatedBackend:
             raise BackendUnreachableError(f"the simulated network lost {name}")
         if fate < faults.lost + faults.late:
             arrival = self.cluster.clock.now().after(self.cluster.chance.randint(0, faults.arrival_delay))
-            self.cluster.schedule(arrival, lambda at: self._arrive_unnoticed(arrive, epoch, at))
+            self.cluster.schedule(arrival, partial(self._arrive_unnoticed, arrive, epoch))
             raise BackendUnreachableError(f"the simulated network delays {name}")
         self._check(epoch)
         arrive(self.cluster.clock.now())

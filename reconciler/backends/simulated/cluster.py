@@ -9,6 +9,7 @@ import heapq
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -80,7 +81,10 @@ class _Attempt:
 
 
 class SimulatedCluster:
-    """Applies orders after random delays and in any order, and keeps a log of what really ran where."""
+    """Applies orders after random delays and in any order, and keeps a log of what really ran where.
+
+    What it has before it is data, so that `pickle` can put a cluster by, and it goes on from there as it would have.
+    """
 
     def __init__(
         self,
@@ -117,6 +121,10 @@ class SimulatedCluster:
         self._scheduled += 1
         heapq.heappush(self._due, (at, self._scheduled, happening))
 
+    def next_at(self) -> Instant | None:
+        """When something happens next, as far as it is known by now."""
+        return self._due[0][0] if self._due else None
+
     def catch_up(self) -> None:
         """Let everything happen that was due by now."""
         while self._due and self._due[0][0] <= self.clock.now():
@@ -130,9 +138,9 @@ class SimulatedCluster:
             case StartGang() | GrowGang():
                 self._accept_tasks(attempt, order, at)
             case StopGang():
-                self.schedule(self.soon(at), lambda then: self._halt(attempt, order, then))
+                self.schedule(self.soon(at), partial(self._halt, attempt, order))
             case StopTasks():
-                self.schedule(self.soon(at), lambda then: self._leave(attempt, order, then))
+                self.schedule(self.soon(at), partial(self._leave, attempt, order))
             case TellGang():
                 if attempt.came:
                     self.tells.accept(order, max(attempt.came.values()), at)
@@ -142,16 +150,16 @@ class SimulatedCluster:
             key, growth = (task.group, task.index), _growth_of(order)
             if attempt.came.get(key, -1) < growth:
                 attempt.came[key] = growth
-                self.schedule(self.soon(at), lambda then, task=task: self._begin(attempt, order, task, then))  # type: ignore[misc]
+                self.schedule(self.soon(at), partial(self._begin, attempt, order, task))
 
     def fail_node(self, name: NodeName, at: Instant, lasts: Duration) -> None:
         """A machine dies at an instant, with everything on it, and is back after `lasts`."""
-        self.schedule(at, lambda then: self._node_dies(name, then))
-        self.schedule(at.after(lasts), lambda then: self._set_ready(name, True, then))
+        self.schedule(at, partial(self._node_dies, name))
+        self.schedule(at.after(lasts), partial(self._set_ready, name, True))
 
     def fail_task(self, job: JobName, index: int, at: Instant, exit_code: int) -> None:
         """A task of each group of a job ends by itself at an instant, if it runs then."""
-        self.schedule(at, lambda then: self._fails(job, index, then, exit_code))
+        self.schedule(at, partial(self._fails, job, index, exit_code=exit_code))
 
     def node(self, name: NodeName) -> Node:
         """A machine as it really is."""
@@ -172,7 +180,7 @@ class SimulatedCluster:
         if attempt.halted or attempt.left.get((task.group, task.index), -1) >= growth:
             return
         if not self._nodes[task.node].ready:
-            self.schedule(at.after(RETRY_PAUSE_MS), lambda then: self._begin(attempt, order, task, then))
+            self.schedule(at.after(RETRY_PAUSE_MS), partial(self._begin, attempt, order, task))
             return
         number = len(self.intervals)
         self.intervals.append(
@@ -193,7 +201,7 @@ class SimulatedCluster:
         if behaviour.lasts is not None:
             ended: TaskState = "failed" if behaviour.exit_code else "succeeded"
             self.schedule(
-                at.after(behaviour.lasts), lambda then: self._end(attempt, number, ended, then, behaviour.exit_code)
+                at.after(behaviour.lasts), partial(self._end, attempt, number, ended, exit_code=behaviour.exit_code)
             )
         group = next(known for known in order.spec.task_groups if known.name == task.group)
         self._figures.begin(number, group.shape.memory, at)
@@ -207,7 +215,7 @@ class SimulatedCluster:
         # The first look is when it begins, which is never left out.
         if at == begin or self.chance.random() >= self.faults.unwatched:
             self.say(number, at, state="running", activity=Activity(behaviour.active_at(begin, at), at, begin))
-        self.schedule(at.after(every), lambda then: self._watch(attempt, number, behaviour, every, then))
+        self.schedule(at.after(every), partial(self._watch, attempt, number, behaviour, every))
 
     def end(self, number: int, state: TaskState, at: Instant, exit_code: int, detail: str) -> None:
         """A task ends, if it runs still."""
@@ -238,8 +246,8 @@ class SimulatedCluster:
         for number in sorted(attempt.running):
             then = at.after(self.chance.randint(0, order.grace))
             done = max(done, then)
-            self.schedule(then, lambda then, number=number: self._end(attempt, number, "stopped", then))  # type: ignore[misc]
-        self.schedule(done, lambda then: self.report(AttemptStopped(order.job, order.attempt, then), then))
+            self.schedule(then, partial(self._end, attempt, number, "stopped"))
+        self.schedule(done, partial(self.report, AttemptStopped(order.job, order.attempt, done)))
 
     def _leave(self, attempt: _Attempt, order: StopTasks, at: Instant) -> None:
         """From now on none of these tasks begins; each that runs ends within its grace, and then has left."""
@@ -252,9 +260,9 @@ class SimulatedCluster:
                 ran = self.intervals[number]
                 if (ran.group, ran.index) == key and ran.growth <= order.growth:
                     done = at.after(self.chance.randint(0, order.grace))
-                    self.schedule(done, lambda then, number=number: self._end(attempt, number, "stopped", then))  # type: ignore[misc]
+                    self.schedule(done, partial(self._end, attempt, number, "stopped"))
             left = TaskLeft(order.job, order.attempt, task.group, task.index, order.growth, done)
-            self.schedule(done, lambda then, left=left: self.report(left, then))  # type: ignore[misc]
+            self.schedule(done, partial(self.report, left))
 
     def _fails(self, job: JobName, index: int, at: Instant, exit_code: int) -> None:
         for attempt in self._attempts.values():
@@ -314,7 +322,7 @@ class SimulatedGpus:
         """An order has arrived; its effect follows."""
         if order.attempt > self._newest.get(order.device, 0):
             self._newest[order.device] = order.attempt
-            self._cluster.schedule(self._cluster.soon(at), lambda then: self._clear(order, then))
+            self._cluster.schedule(self._cluster.soon(at), partial(self._clear, order))
 
     def missing(self, task: TaskPlacement) -> str:
         """What a task would begin on and is not there, in words; "": all is."""
@@ -331,7 +339,7 @@ class SimulatedGpus:
         if self._is_old(order):
             return
         if not self._cluster.node(order.node).ready:
-            self._cluster.schedule(at.after(RETRY_PAUSE_MS), lambda then: self._clear(order, then))
+            self._cluster.schedule(at.after(RETRY_PAUSE_MS), partial(self._clear, order))
             return
         gpu = self._gpu(order)
         if any(self._in_the_way(order)):
@@ -340,7 +348,7 @@ class SimulatedGpus:
         if gpu.instances != order.instances:
             wanted = order.instances or ()
             self._put(order, tuple(one for one in gpu.instances or () if one in wanted), at)
-        self._cluster.schedule(self._cluster.soon(at), lambda then: self._fill(order, then))
+        self._cluster.schedule(self._cluster.soon(at), partial(self._fill, order))
 
     def _fill(self, order: PartitionGpu, at: Instant) -> None:
         """The second stroke: what is to come is made, or the GPU is whole."""
@@ -407,7 +415,7 @@ class SimulatedTells:
         for number, task in enumerate(self._cluster.intervals):
             if (task.job, task.attempt) == (order.job, order.attempt):
                 then = self._cluster.soon(at)
-                self._cluster.schedule(then, lambda then, number=number: self._tell(number, order, then))  # type: ignore[misc]
+                self._cluster.schedule(then, partial(self._tell, number, order))
 
     def begin(self, number: int, at: Instant) -> None:
         """A task begins late, and is told what came for it before."""
@@ -426,7 +434,7 @@ class SimulatedTells:
         self._cluster.say(number, at, told=order.number)
         saves = self._cluster.behaviour_of(number).saves
         if saves is not None and order.reason != "dump":
-            self._cluster.schedule(at.after(saves), lambda then: self._has_saved(number, telling, then))
+            self._cluster.schedule(at.after(saves), partial(self._has_saved, number, telling))
 
     def _has_saved(self, number: int, telling: Telling, at: Instant) -> None:
         """It goes on afterwards; one that has ended meanwhile has saved nothing."""
@@ -444,9 +452,9 @@ class SimulatedFigures:
         """A task begins that asks for so much memory."""
         behaviour = self._cluster.behaviour_of(number)
         if behaviour.memory:
-            self._cluster.schedule(at.after(_FIGURES_EVERY), lambda then: self._measure(number, limit, then))
+            self._cluster.schedule(at.after(_FIGURES_EVERY), partial(self._measure, number, limit))
         if behaviour.rate:
-            self._cluster.schedule(at.after(_FIGURES_EVERY), lambda then: self._count(number, then))
+            self._cluster.schedule(at.after(_FIGURES_EVERY), partial(self._count, number))
 
     def _measure(self, number: int, limit: Memory, at: Instant) -> None:
         if self._cluster.intervals[number].end is not None:
@@ -467,4 +475,4 @@ class SimulatedFigures:
         if behaviour.hangs is not None and at - task.begin > behaviour.hangs:
             return
         self._cluster.say(number, at, progress=Progress(int(rate * Duration(at - task.begin).seconds), rate, at))
-        self._cluster.schedule(at.after(_FIGURES_EVERY), lambda then: self._count(number, then))
+        self._cluster.schedule(at.after(_FIGURES_EVERY), partial(self._count, number))

@@ -63,6 +63,7 @@ class Site:
             self,
             solver_with(None),
             self.clock,
+            reading=self.store.database.reading_together,
         )
 
     def submit(

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
@@ -51,6 +52,31 @@ def test_commits_are_flushed_to_disk_before_they_return(store: SqlStore) -> None
             for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
         }
     assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 10_000}
+
+
+def test_what_is_read_together_is_of_one_moment_until_something_is_written_there(store: SqlStore) -> None:
+    def live() -> list[str]:
+        return [record.name for record in store.jobs.live_jobs()]
+
+    begun = list[str]()
+    event.listen(store.database.engine, "begin", lambda _: begun.append("one"))
+    with ThreadPoolExecutor(1) as other:
+        with store.database.reading_together():
+            assert live() == live() == []
+            assert len(begun) == 1
+            other.submit(accept, store, "theirs").result()
+            assert other.submit(live).result() == ["theirs"]
+            assert live() == []
+            accept(store, "mine")
+            assert sorted(live()) == ["mine", "theirs"]
+        assert sorted(live()) == ["mine", "theirs"]
+
+
+def test_a_read_that_fails_inside_says_so_as_any_other(store: SqlStore) -> None:
+    with store.database.reading_together():
+        with pytest.raises(StoreUnusableError), store.database.reading() as connection:
+            connection.exec_driver_sql("SELECT nothing FROM nowhere")
+        assert store.jobs.live_jobs() == ()
 
 
 def test_nobody_else_may_read_the_file(store: SqlStore, path: Path) -> None:

@@ -125,7 +125,7 @@ def victims_in(snapshot: Snapshot, policy: Policy, kept: RoundCache | None) -> o
     return [array.tolist() for array in arrays], holders, gives, order, rules.ranks, held.gpu_types
 
 
-@worlds(200)
+@worlds(120)
 @given(WORLDS, st.data())
 def test_what_is_kept_is_what_is_worked_out_from_nothing(world: Round, data: st.DataObject) -> None:
     (snapshot, policy), kept = world, RoundCache()
@@ -144,7 +144,7 @@ def test_what_is_kept_is_what_is_worked_out_from_nothing(world: Round, data: st.
         assert victims_in(seen, policy, kept) == victims_in(snapshot, policy, None)
 
 
-@worlds(200)
+@worlds(120)
 @given(WORLDS, st.data())
 def test_a_round_decides_the_same_with_what_is_kept(world: Round, data: st.DataObject) -> None:
     (snapshot, policy), kept = world, RoundCache()

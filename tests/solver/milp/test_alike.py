@@ -23,7 +23,7 @@ from solver.model.shape import Shape
 from solver.model.snapshot import snapshot_of
 from solver.model.workload import Job, TaskGroup
 from solver.round.solve import solve
-from tests.drawn import counted
+from tests.drawn import counted, first
 from tests.solver.laws.generator import drawn
 from tests.solver.laws.worlds import World
 
@@ -94,7 +94,7 @@ def alike(one: list[float], other: list[float]) -> bool:
     return len(one) == len(other) and bool(np.allclose(one, other, rtol=1e-5, atol=1e-5))
 
 
-@pytest.mark.parametrize("most", [CORES_PER_GPU, CORES_PER_GPU + 2])
+@pytest.mark.parametrize("most", first(1, [CORES_PER_GPU + 2, CORES_PER_GPU]))
 def test_jobs_that_differ_in_cores_alone_are_alike_where_cores_suffice(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +113,7 @@ def test_jobs_that_differ_in_cores_alone_are_alike_where_cores_suffice(
     assert same > (0 if most == CORES_PER_GPU else counted(120) / 8)
 
 
-@pytest.mark.parametrize("more", ["drivers", "parts"])
+@pytest.mark.parametrize("more", first(1, ["drivers", "parts"]))
 def test_so_they_are_beside_tasks_that_need_cores_or_parts_of_gpus(more: str, monkeypatch: pytest.MonkeyPatch) -> None:
     decided = 0
     for number in range(counted(160)):
@@ -126,6 +126,7 @@ def test_so_they_are_beside_tasks_that_need_cores_or_parts_of_gpus(more: str, mo
     assert decided > counted(160) / 4
 
 
+@pytest.mark.thorough
 def test_rows_that_are_open_now_and_then_are_as_tight_as_they_may_be_and_no_tighter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -175,6 +176,7 @@ def test_cores_that_lack_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert differing
 
 
+@pytest.mark.thorough
 def test_exceptions_counted_together_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs of which each is credited in halves may then count as one exception: so there is as much in the first layer that
     differs, or more.

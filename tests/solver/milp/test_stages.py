@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 
 from hack.rounds.world import World
 from solver.milp import highs
@@ -19,6 +19,7 @@ from solver.model.snapshot import Snapshot
 from solver.plan.plan import Evict, Shrink
 from solver.policy.policy import Policy
 from solver.round.solve import solve
+from tests.drawn import worlds
 from tests.solver.milp.test_cut_loop import exactly
 from tests.solver.milp.test_program import EFFORT, formulated
 from tests.solver.worlds import policies, snapshots
@@ -31,7 +32,7 @@ def all_in_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(highs, "ALL_BOUNDED_COLUMNS_MAX", -1)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@worlds(160, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(snapshots(elastic=True, close=True), policies() | policies(keeping=True))
 @pytest.mark.usefixtures("all_in_stages")
 def test_stages_are_never_worse_than_where_they_begin_and_bounds_hold(snapshot: Snapshot, policy: Policy) -> None:
@@ -52,7 +53,7 @@ def test_stages_are_never_worse_than_where_they_begin_and_bounds_hold(snapshot: 
             break
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@worlds(160, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(snapshots(elastic=True, close=True), policies() | policies(keeping=True))
 @pytest.mark.usefixtures("all_in_stages")
 def test_so_do_those_of_rounds_that_evict_nobody(snapshot: Snapshot, policy: Policy) -> None:

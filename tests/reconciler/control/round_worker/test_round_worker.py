@@ -171,6 +171,7 @@ def test_what_changed_gives_the_same_plans_as_whole_snapshots(working: Working, 
     assert all(0 < len(question.patch.jobs) < len(world.snapshot.jobs) / 2 for question in questions if question.patch)
 
 
+@pytest.mark.thorough
 def test_what_the_optimiser_was_cut_short_in_replays(working: Working) -> None:
     world = World(256, pending=60, full=0.8)
     policy = with_limit(world.policy, 600)
@@ -196,13 +197,13 @@ def test_the_shipped_worker_asks_the_program_and_says_what_it_fell_short_of() ->
     ("behaviour", "said"),
     [
         ("killed", "ended in the middle of a conversation"),
-        ("killed-in-check", "ended in the middle of a conversation"),
+        pytest.param("killed-in-check", "ended in the middle of a conversation", marks=pytest.mark.thorough),
         ("stopped", "gave no answer"),
-        ("endless", "gave no answer"),
+        pytest.param("endless", "gave no answer", marks=pytest.mark.thorough),
         ("garbage", "did not send a well-formed answer"),
         ("other-snapshot", "answered to snapshot sha256:other, not"),
-        ("other-policy", "answered under policy sha256:other, not"),
-        ("unknown-job", "answered with a step of nobody, which is no job"),
+        pytest.param("other-policy", "answered under policy sha256:other, not", marks=pytest.mark.thorough),
+        pytest.param("unknown-job", "answered with a step of nobody, which is no job", marks=pytest.mark.thorough),
         ("out-of-turn", "answered with a RoundJudgement where a RoundPart was due"),
     ],
 )
@@ -230,7 +231,11 @@ def test_a_round_that_its_worker_fails_is_decided_in_this_process(
     ("behaviour", "said"),
     [
         ("killed-after-deed", "the round worker ended in the middle of a conversation"),
-        ("does-less", "the round worker answered with a plan that does something else than its deed"),
+        pytest.param(
+            "does-less",
+            "the round worker answered with a plan that does something else than its deed",
+            marks=pytest.mark.thorough,
+        ),
         ("says-wrong", "S1 job: is where another is"),
     ],
 )
