@@ -1,0 +1,103 @@
+"""What the users of a queue are due of it, where they share it fairly, and how far each is towards that.
+
+A user's position is what it holds, and has held on average where past use counts, by its weight: GPUs of all types together, by the
+weights of the types. Its fair share of a GPU type is its part of what the queue can have, by weight among the users that ask, in
+whole GPUs; what one does not ask for goes to the others. The order of jobs goes by positions alone (queueing/user_turns), which
+comes to fair shares as users fill up; the shares are worked out for people.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from solver.model.cluster import GpuType
+from solver.model.quantities import MilliGpu, whole_gpus
+from solver.model.workload import Job, QueueName
+from solver.policy.tree import QuotaLine
+from solver.policy.type_weights import weighed
+from solver.policy.user_shares import UserShares
+from solver.quota.entitlement import ServedOrder, Shares
+from solver.quota.fairshare import Claimant, divide
+from solver.quota.options import Option
+from solver.quota.users import UserLine
+
+DIGITS = 6
+"""To which positions are rounded, in milli-GPU: sums of the same in another order compare as equal."""
+
+
+class UserDemand(NamedTuple):
+    """What a user holds of a GPU type and asks for beside it, in milli-GPU; `since`: when the first of its jobs was submitted."""
+
+    held: int
+    wanted: int
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UserStandings:
+    """What the users of one queue have of it and are due, where they share it."""
+
+    queue: QueueName
+    stated: UserShares
+    shares: Shares
+
+    @classmethod
+    def of(cls, queue: QueueName, shares: Shares) -> Self | None:
+        """Those of a queue; None where its users do not share it."""
+        stated = shares.users.sharing.get(queue)
+        return cls(queue, stated, shares) if stated is not None else None
+
+    @property
+    def origin(self) -> str:
+        """Where in Git the queue stands that says so: this one, or one above it."""
+        queues = (self.shares.tree.by_name[step] for step in self.shares.tree.path(self.queue))
+        return next((queue.origin for queue in queues if queue.users is not None), "")
+
+    def position(self, user: str, given: float = 0.0) -> float:
+        """What the user has by its weight, in milli-GPU, with what it is `given`: those with less come first."""
+        used, cluster = self.shares.users.used, self.shares.cluster
+        held = {gpu_type: used.get(UserLine(self.queue, gpu_type, user), 0) for gpu_type in cluster.gpus}
+        return round((weighed(held, cluster.weights) + self.past(user) + given) / self.stated.weight(user), DIGITS)
+
+    def past(self, user: str) -> float:
+        """What the user has held on average, in milli-GPU; 0 where the past does not count."""
+        before, cluster = self.shares.users.before, self.shares.cluster
+        lines = {gpu_type: UserLine(self.queue, gpu_type, user) for gpu_type in cluster.gpus} if before else {}
+        return weighed({gpu_type: before.get(line, 0.0) for gpu_type, line in lines.items()}, cluster.weights)
+
+    def demands(self, gpu_type: GpuType, waiting: Iterable[tuple[Job, Sequence[Option]]]) -> dict[str, UserDemand]:
+        """What each user holds of a type and asks for; a job that accepts several types asks for its first alone."""
+        held, wanted, since = Counter[str](), Counter[str](), dict[str, int]()
+        for line, milli in self.shares.users.used.items():
+            if isinstance(line, UserLine) and line[:2] == (self.queue, gpu_type):
+                held[line.user] += milli
+        for job, options in waiting:
+            if job.spec.queue == self.queue and options and gpu_type in options[0].wanted:
+                wanted[job.user] += options[0].wanted[gpu_type]
+                since[job.user] = min(job.submitted_at, since.get(job.user, job.submitted_at))
+        return {user: UserDemand(held[user], wanted[user], since.get(user, 0)) for user in held.keys() | wanted.keys()}
+
+    def fair_shares(self, gpu_type: GpuType, demands: Mapping[str, UserDemand]) -> tuple[MilliGpu, dict[str, MilliGpu]]:
+        """What the users divide of a GPU type, and the fair share of each that holds or asks for any.
+
+        They divide what is fair for the queue, as far as they ask for it, or what they hold, whichever is more.
+        """
+        line = QuotaLine(self.queue, gpu_type)
+        asked = {user: _whole(known.held + known.wanted) for user, known in demands.items()}
+        held = _whole(sum(known.held for known in demands.values()))
+        there = max(held, min(self.shares.fair.get(line, 0), sum(asked.values())))
+        claimants = {
+            UserLine(*line, user): Claimant(
+                0, asked[user], self.stated.weight(user), known.held, ServedOrder(0, known.since)
+            )
+            for user, known in sorted(demands.items())
+            if asked[user]
+        }
+        return MilliGpu(there), {known.user: MilliGpu(milli) for known, milli in divide(there, claimants).items()}
+
+
+def _whole(milli: int) -> int:
+    return MilliGpu.gpus(whole_gpus(milli))
