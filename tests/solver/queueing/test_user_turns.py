@@ -1,0 +1,223 @@
+"""Users that share a queue fill it up evenly by weight: on tiny worlds by trying every division, and never by their names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+from math import log
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.checker.alarm import findings
+from solver.checker.check import violations
+from solver.milp.highs import optimise
+from solver.model.cluster import GpuType
+from solver.model.inflight import InFlight, Usage
+from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot, snapshot_of
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
+from solver.plan.plan import Bind, Plan, Starts, Waits
+from solver.plan.reasons import UserShare
+from solver.policy.ordering import Ordering
+from solver.policy.policy import Policy, Queue, SchedulingPolicy, policy_of
+from solver.policy.user_shares import UserShares
+from solver.round.solve import solve
+from tests.drawn import worlds
+from tests.solver.round.test_against_brute_force import candidates_of
+from tests.solver.worlds import CLASSES, HOUR_MS, job, node, policies, shared_by_users, snapshots
+
+H, Q = GpuType("H100"), QueueName("q")
+
+
+class Users(NamedTuple):
+    """One number by user."""
+
+    ada: int
+    bob: int
+    eve: int
+
+
+def of_user(made: Job, user: str) -> Job:
+    return msgspec.structs.replace(made, user=user)
+
+
+def running(name: str, user: str, at: int, count: int) -> Job:
+    """A job of so many tasks on GPUs of the one node."""
+    made = of_user(job(name, Q, count, 1, submitted=-HOUR_MS), user)
+    on = node("n1", 16).gpus[at : at + count]
+    tasks = tuple(TaskPlacement("worker", n, node("n1", 1).name, (gpu.id,)) for n, gpu in enumerate(on))
+    return msgspec.structs.replace(made, phase="running", placement=tasks, started_at=Instant(-HOUR_MS), attempt=1)
+
+
+def shared(weights: dict[str, int] | None = None, ordering: Ordering | None = None) -> Policy:
+    return policy_of((Queue(Q, ordering=ordering, users=UserShares(True, weights or {})),), CLASSES)
+
+
+def world(gpus: int, held: Users, waiting: Users, first: str = "ada") -> Snapshot:
+    """Jobs of one GPU each; those of `first` were submitted before all others."""
+    jobs, at = list[Job](), 0
+    for user, mine, asks in zip(Users._fields, held, waiting, strict=True):
+        jobs += [running(f"{user}-runs", user, at, mine)] if mine else []
+        at += mine
+        submitted = 0 if user == first else 1
+        jobs += [of_user(job(f"{user}-{n}", Q, 1, 1, submitted=submitted), user) for n in range(asks)]
+    return snapshot_of(Instant(10), [node("n1", gpus)], jobs)
+
+
+def started(snapshot: Snapshot, plan: Plan) -> Counter[str]:
+    users = {known.name: known.user for known in snapshot.jobs}
+    return Counter(users[step.job] for step in plan.steps if isinstance(step, Bind))
+
+
+counts = st.builds(Users, st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
+
+
+@worlds(160)
+@given(st.integers(0, 6), counts, counts, st.sampled_from(Users._fields), st.booleans())
+def test_without_weights_no_division_has_the_users_more_even(
+    free: int, held: Users, waiting: Users, first: str, exact: bool
+) -> None:
+    """Of all divisions of what is free, the plan's has the ascending vector of what users hold at its best."""
+    snapshot, policy = world(sum(held) + free, held, waiting, first), shared()
+    plan = solve(snapshot, policy, optimise if exact else None)
+    got = started(snapshot, plan)
+    divisions = [
+        Users(*given)
+        for given in product(*(range(asks + 1) for asks in waiting))
+        if sum(given) == min(free, sum(waiting))
+    ]
+    best = max(sorted(mine + more for mine, more in zip(held, given, strict=True)) for given in divisions)
+    assert sorted(mine + got[user] for user, mine in zip(Users._fields, held, strict=True)) == best
+    assert violations(snapshot, policy, plan) == findings(snapshot, policy, plan) == ()
+
+
+@worlds(160)
+@given(st.integers(0, 6), counts, counts, st.builds(Users, *[st.integers(1, 4)] * 3), st.sampled_from(Users._fields))
+def test_by_weight_no_user_would_give_its_last_gpu_to_another_that_waits(
+    free: int, held: Users, waiting: Users, weights: Users, first: str
+) -> None:
+    snapshot, policy = world(sum(held) + free, held, waiting, first), shared(weights._asdict())
+    plan = solve(snapshot, policy, optimise)
+    got = started(snapshot, plan)
+    assert sum(got.values()) == min(free, sum(waiting))
+    has = {user: (mine + got[user], weight) for user, mine, weight in zip(Users._fields, held, weights, strict=True)}
+    for one, other in product(Users._fields, repeat=2):
+        if got[one] and got[other] < getattr(waiting, other):
+            (mine, my_weight), (theirs, their_weight) = has[one], has[other]
+            assert (mine - 1) * their_weight <= theirs * my_weight
+    assert violations(snapshot, policy, plan) == findings(snapshot, policy, plan) == ()
+
+
+@worlds(120)
+@given(snapshots(jobs_max=9), policies().map(shared_by_users), st.booleans())
+def test_whatever_else_holds_the_checker_finds_the_same_order(snapshot: Snapshot, policy: Policy, strict: bool) -> None:
+    """Gangs of several sizes and types, all orders, limits on every level: strict queues are judged job by job."""
+    queues = (
+        msgspec.structs.replace(queue, ordering=msgspec.structs.replace(queue.ordering or Ordering(), strict=strict))
+        for queue in policy.queues
+    )
+    policy = msgspec.structs.replace(policy, queues=tuple(queues))
+    plan = solve(snapshot, policy, optimise)
+    assert violations(snapshot, policy, plan) == ()
+    assert [found for found in findings(snapshot, policy, plan) if found.rule == "users"] == []
+
+
+@worlds(80)
+@given(snapshots(jobs_max=9), policies().map(shared_by_users), st.permutations(("ada", "bob", "")))
+def test_names_of_users_decide_nothing(snapshot: Snapshot, policy: Policy, others: list[str]) -> None:
+    names = dict(zip(("ada", "bob", ""), others, strict=True))
+    policy = msgspec.structs.replace(policy, queues=tuple(unnamed(queue, names) for queue in policy.queues))
+    renamed = msgspec.structs.replace(policy, queues=tuple(unnamed(queue, names, back=True) for queue in policy.queues))
+    jobs = [of_user(known, names[known.user]) for known in snapshot.jobs]
+    other = snapshot_of(snapshot.time, snapshot.nodes, jobs, snapshot.in_flight, snapshot.node_sets)
+    assert solve(other, renamed, optimise).steps == solve(snapshot, policy, optimise).steps
+
+
+def unnamed(queue: Queue, names: dict[str, str], back: bool = False) -> Queue:
+    """The queue with the weights of users that have other names, and as many."""
+    if queue.users is None:
+        return queue
+    weights = {"ada": 2, "bob": 3, "": 1}
+    mine = {names[user] if back else user: weight for user, weight in weights.items()}
+    return msgspec.structs.replace(queue, users=msgspec.structs.replace(queue.users, weights=mine))
+
+
+def order(snapshot: Snapshot, policy: Policy) -> str:
+    return " ".join(candidate.job.name for candidate in candidates_of(snapshot, policy)[0])
+
+
+def test_jobs_without_a_user_are_those_of_one() -> None:
+    assert order(world(1, Users(0, 0, 0), Users(2, 0, 0)), shared()) == "ada-0 ada-1"
+    jobs = [job(f"none-{n}", Q, 1, 1) for n in range(2)] + [of_user(job("ada-0", Q, 1, 1, submitted=1), "ada")]
+    assert order(snapshot_of(Instant(10), [node("n1", 1)], jobs), shared()) == "none-0 ada-0 none-1"
+
+
+def test_what_comes_before_the_order_of_a_queue_comes_before_its_users() -> None:
+    """A higher value of bob's comes before all of ada's, who holds nothing; a boosted job before both of its value."""
+    high = [of_user(job("bob-high", Q, 1, 1, submitted=9, priority_class="training"), "bob")]
+    low = [of_user(job(f"{user}-low", Q, 1, 1, priority_class="batch"), user) for user in ("ada", "bob")]
+    also = [of_user(job("bob-also", Q, 1, 1, submitted=9, priority_class="batch"), "bob")]
+    boosted = [msgspec.structs.replace(known, boosted=True) for known in also]
+    nodes = [node("n1", 16)]
+    assert order(snapshot_of(Instant(10), nodes, [*high, *low, *also]), shared()) == "bob-high ada-low bob-low bob-also"
+    assert order(snapshot_of(Instant(10), nodes, [*high, *low, *boosted]), shared()) == (
+        "bob-high bob-also ada-low bob-low"
+    )
+
+
+def test_what_users_have_held_counts_where_the_past_does() -> None:
+    """Ada has held 3.9 GPUs on average and holds none: bob, who holds 3, comes first until he has 4."""
+    policy = shared()
+    with_past = msgspec.structs.replace(policy, scheduling=SchedulingPolicy(usage_half_life=Duration(24 * HOUR_MS)))
+    snapshot = world(6, Users(0, 3, 0), Users(2, 2, 0))
+    used = (Usage(Q, H, 3.9 * 24 / log(2), "ada"), Usage(Q, H, 50.0))
+    past = snapshot_of(snapshot.time, snapshot.nodes, snapshot.jobs, InFlight(usage=used))
+    assert order(past, with_past) == "bob-0 ada-0 bob-1 ada-1"
+    assert order(past, policy) == "ada-0 ada-1 bob-0 bob-1"
+    plan = solve(past, with_past, optimise)
+    assert violations(past, with_past, plan) == findings(past, with_past, plan) == ()
+
+
+def reasons(plan: Plan, name: str) -> list[str]:
+    said = next(verdict for verdict in plan.verdicts if verdict.job == name)
+    assert isinstance(said, Waits)
+    return [str(reason) for reason in said.reasons if isinstance(reason, UserShare)]
+
+
+def test_who_waits_beyond_its_share_is_told_so() -> None:
+    """Bob holds 12 of 16 GPUs, and waits for more; ada starts on those that are free, and still is below her share."""
+    snapshot = world(16, Users(0, 12, 0), Users(5, 1, 0))
+    plan = solve(snapshot, shared(), optimise)
+    assert reasons(plan, "bob-0") == [
+        "user bob holds 12 of 16 H100 of queue q, beyond its fair share of 11 among 2 users that ask"
+    ]
+    assert reasons(plan, "ada-4") == []
+    weighed = solve(snapshot, shared({"bob": 3}), optimise)
+    assert reasons(weighed, "bob-0") == [
+        "user bob holds 12 of 16 H100 of queue q, its fair share among 2 users that ask"
+    ]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_start_before_one_of_a_user_that_has_less_is_found(strict: bool) -> None:
+    """Seeded: the last of two GPUs goes to a second job of ada's, in the place of bob's. A strict queue's plan is refused."""
+    snapshot, policy = world(2, Users(0, 0, 0), Users(2, 1, 0)), shared(ordering=Ordering(strict=strict))
+    plan = solve(snapshot, policy, optimise)
+    assert started(snapshot, plan) == {"ada": 1, "bob": 1}
+    steps = (
+        msgspec.structs.replace(step, job=JobName("ada-1")) if isinstance(step, Bind) and step.job == "bob-0" else step
+        for step in plan.steps
+    )
+    starts = next(said for said in plan.verdicts if said.job == "bob-0")
+    assert isinstance(starts, Starts)
+    wrong = {"bob-0": Waits(JobName("bob-0"), Q, ()), "ada-1": msgspec.structs.replace(starts, job=JobName("ada-1"))}
+    verdicts = tuple(wrong.get(said.job, said) for said in plan.verdicts)
+    seeded = msgspec.structs.replace(plan, steps=tuple(steps), verdicts=verdicts)
+    refused = [f"{one.subject} {one.problem}" for one in violations(snapshot, policy, seeded) if one.rule == "order"]
+    assert refused == (["ada-1 starts before bob-0 of strict queue q"] if strict else [])
+    told = [f"{one.subject} {one.problem}" for one in findings(snapshot, policy, seeded) if one.rule == "users"]
+    assert told == ["ada-1 starts before bob-0 of user bob, who has less of queue q"]
