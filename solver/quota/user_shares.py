@@ -8,7 +8,7 @@ comes to fair shares as users fill up; the shares are worked out for people.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -68,18 +68,6 @@ class UserStandings:
         lines = {gpu_type: UserLine(self.queue, gpu_type, user) for gpu_type in cluster.gpus} if before else {}
         return weighed({gpu_type: before.get(line, 0.0) for gpu_type, line in lines.items()}, cluster.weights)
 
-    def demands(self, gpu_type: GpuType, waiting: Iterable[tuple[Job, Sequence[Option]]]) -> dict[str, UserDemand]:
-        """What each user holds of a type and asks for; a job that accepts several types asks for its first alone."""
-        held, wanted, since = Counter[str](), Counter[str](), dict[str, int]()
-        for line, milli in self.shares.users.used.items():
-            if isinstance(line, UserLine) and line[:2] == (self.queue, gpu_type):
-                held[line.user] += milli
-        for job, options in waiting:
-            if job.spec.queue == self.queue and options and gpu_type in options[0].wanted:
-                wanted[job.user] += options[0].wanted[gpu_type]
-                since[job.user] = min(job.submitted_at, since.get(job.user, job.submitted_at))
-        return {user: UserDemand(held[user], wanted[user], since.get(user, 0)) for user in held.keys() | wanted.keys()}
-
     def fair_shares(self, gpu_type: GpuType, demands: Mapping[str, UserDemand]) -> tuple[MilliGpu, dict[str, MilliGpu]]:
         """What the users divide of a GPU type, and the fair share of each that holds or asks for any.
 
@@ -93,10 +81,31 @@ class UserStandings:
             UserLine(*line, user): Claimant(
                 0, asked[user], self.stated.weight(user), known.held, ServedOrder(0, known.since)
             )
-            for user, known in sorted(demands.items())
-            if asked[user]
+            for user, known in demands.items()
         }
         return MilliGpu(there), {known.user: MilliGpu(milli) for known, milli in divide(there, claimants).items()}
+
+
+def user_demands(
+    shares: Shares, waiting: Iterable[tuple[Job, Sequence[Option]]]
+) -> dict[QuotaLine, dict[str, UserDemand]]:
+    """What users hold and ask for of each type in the queues that they share; a job asks for its first choice alone."""
+    held, wanted, since = Counter[UserLine](), Counter[UserLine](), dict[UserLine, int]()
+    for line, milli in shares.users.used.items() if shares.users.sharing else ():
+        if isinstance(line, UserLine) and line.queue in shares.users.sharing:
+            held[line] += milli
+    for job, options in waiting:
+        if job.spec.queue in shares.users.sharing:
+            for gpu_type, milli in options[0].wanted.items() if options else ():
+                line = UserLine(job.spec.queue, gpu_type, job.user)
+                wanted[line] += milli
+                since[line] = min(job.submitted_at, since.get(line, job.submitted_at))
+    found: dict[QuotaLine, dict[str, UserDemand]] = defaultdict(dict)
+    for line in sorted(held.keys() | wanted.keys()):
+        if held[line] + wanted[line] > 0:
+            of_users = found[QuotaLine(line.queue, line.gpu_type)]
+            of_users[line.user] = UserDemand(held[line], wanted[line], since.get(line, 0))
+    return found
 
 
 def _whole(milli: int) -> int:

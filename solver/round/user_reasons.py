@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -12,7 +12,7 @@ from solver.plan.reasons import UserShare
 from solver.policy.tree import QuotaLine
 from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Shares
-from solver.quota.user_shares import UserStandings
+from solver.quota.user_shares import UserDemand, UserStandings, user_demands
 from solver.quota.users import CapLine, UserLine, UserRoom
 
 
@@ -21,7 +21,7 @@ class UserReasons:
     """Of all that wait in queues that users share, once a round has given out what there was. `shares`: with what it has given."""
 
     shares: Shares
-    waiting: list[StartCandidate]
+    demands: Mapping[QuotaLine, Mapping[str, UserDemand]]
     _known: dict[QuotaLine, dict[str, UserShare]] = field(default_factory=dict)
 
     @classmethod
@@ -32,7 +32,7 @@ class UserReasons:
             lines = ((line, milli) for line, milli in known.items() if isinstance(line, UserLine))
             used.update({line: milli for line, milli in lines if line.queue in sharing})
         held = replace(shares, users=replace(shares.users, used=used)) if sharing else shares
-        return cls(held, [known for known in waiting if known.job.spec.queue in sharing])
+        return cls(held, user_demands(held, ((known.job, known.options) for known in waiting)))
 
     def of(self, candidate: StartCandidate) -> Iterator[UserShare]:
         """For each type that the job asks for: its user has its share of it or more, or has had more than others that ask."""
@@ -52,7 +52,7 @@ class UserReasons:
         standings = UserStandings.of(line.queue, self.shares)
         if standings is None:
             return
-        demands = standings.demands(line.gpu_type, ((known.job, known.options) for known in self.waiting))
+        demands = self.demands.get(line, {})
         there, fair = standings.fair_shares(line.gpu_type, demands)
         positions = {user: standings.position(user) for user in fair if demands[user].wanted}
         for user, position in positions.items() if len(fair) > 1 else ():
