@@ -48,7 +48,7 @@ def main() -> None:
     world = World(asked.gpus, asked.pending)
     snapshot, policy = with_users(world.snapshot, asked.users), world.policy
     for name, known in (("without", policy), ("users.fairShare", shared(policy))):
-        deeds, wholes, checks = list[float](), list[float](), list[float]()
+        deeds, wholes, checks, steps = list[float](), list[float](), list[float](), 0
         for _ in range(asked.rounds):
             began = process_time()
             found = decide(snapshot, known, None)
@@ -59,8 +59,9 @@ def main() -> None:
             began = process_time()
             assert violations(snapshot, known, plan) == ()
             checks.append(process_time() - began)
+            steps = len(plan.steps)
         figures = f"deed {median(deeds):.2f} s, whole {median(wholes):.2f} s, check {median(checks):.2f} s"
-        print(f"{name:16} {figures}; {len(plan.steps)} steps", flush=True)
+        print(f"{name:16} {figures}; {steps} steps", flush=True)
 
 
 if __name__ == "__main__":

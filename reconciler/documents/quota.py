@@ -168,8 +168,15 @@ class QuotaTree:
             # Harmless, but it says something that never counts: something else was meant.
             message, fix = "weights of users count only with fairShare", "Set fairShare to true, or delete the weights."
             yield queue.problem(("spec", "users", "weights"), "weights-without-fair-share", message, fix, "warning")
+        if users is not None and users.reclaim and not users.fair_share and sharing is queue:
+            message, fix = "users take back only what is fair", "Set fairShare to true, or delete reclaim."
+            yield queue.problem(("spec", "users", "reclaim"), "reclaim-without-fair-share", message, fix, "warning")
         if users is None or not users.fair_share or not ordering or not sharing or queue not in (sharing, ordering):
             return
+        if users.reclaim and ordering.value.ordering is not None and ordering.value.ordering.by == "gittins":
+            message = "users can't take back their shares where the order goes by gittins"
+            where: Path = ("spec", "users", "reclaim") if queue is sharing else ("spec", "ordering", "by")
+            yield queue.problem(where, "reclaim-by-gittins", message, "Order otherwise, or delete reclaim.")
         if ordering.value.ordering is not None and ordering.value.ordering.turns is not None:
             there = "" if sharing is ordering else f", as {(sharing if queue is ordering else ordering).origin} has it"
             message = f"jobs can't take turns where users share the queue fairly{there}"

@@ -26,7 +26,9 @@ class QueuePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Precedence:
-    """Which job comes before which where queues go by cost, and which has its turn where they take turns (queueing/rotation)."""
+    """Which job comes before which where queues go by cost, and which has its turn where they take turns (queueing/rotation), or
+    the right to its user's fair share (queueing/user_reclaim).
+    """
 
     places: Mapping[JobName, QueuePlace] = field(default_factory=dict)
     in_turn: frozenset[JobName] = frozenset()

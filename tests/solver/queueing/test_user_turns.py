@@ -27,6 +27,7 @@ from solver.policy.policy import Policy, Queue, SchedulingPolicy, policy_of
 from solver.policy.user_shares import UserShares
 from solver.round.solve import solve
 from tests.drawn import worlds
+from tests.solver.aftermath import applied, assert_lawful_and_at_rest, victims_gone
 from tests.solver.round.test_against_brute_force import candidates_of
 from tests.solver.worlds import CLASSES, HOUR_MS, job, node, policies, shared_by_users, snapshots
 
@@ -221,3 +222,51 @@ def test_a_start_before_one_of_a_user_that_has_less_is_found(strict: bool) -> No
     assert refused == (["ada-1 starts before bob-0 of strict queue q"] if strict else [])
     told = [f"{one.subject} {one.problem}" for one in findings(snapshot, policy, seeded) if one.rule == "users"]
     assert told == ["ada-1 starts before bob-0 of user bob, who has less of queue q"]
+
+
+def taking_back(policy: Policy) -> Policy:
+    """The policy, where users take back their shares, too."""
+    queues = (
+        msgspec.structs.replace(queue, users=msgspec.structs.replace(queue.users, reclaim=True))
+        if queue.users
+        else queue
+        for queue in policy.queues
+    )
+    return msgspec.structs.replace(policy, queues=tuple(queues))
+
+
+@worlds(160)
+@given(st.integers(0, 4), counts, counts, st.builds(Users, *[st.integers(1, 3)] * 3), st.booleans())
+def test_users_take_back_their_shares_and_none_is_left_below_its_own(
+    free: int, each: Users, waiting: Users, weights: Users, exact: bool
+) -> None:
+    """All running jobs are of one GPU: once rounds have no more to do, no user that waits would gain by another's last GPU, and
+    as many GPUs are held as are asked for.
+    """
+    policy = taking_back(shared(weights._asdict()))
+    names = [(f"{user}-runs-{n}", user) for user, mine in each._asdict().items() for n in range(mine)]
+    jobs = [running(name, user, at, 1) for at, (name, user) in enumerate(names)]
+    pending = [
+        of_user(job(f"{user}-{n}", Q, 1, 1), user) for user, n_of in waiting._asdict().items() for n in range(n_of)
+    ]
+    snapshot = snapshot_of(Instant(10), [node("n1", len(jobs) + free)], [*jobs, *pending])
+    for _ in range(8):
+        plan = solve(snapshot, policy, optimise if exact else None)
+        assert violations(snapshot, policy, plan) == ()
+        if not plan.steps:
+            break
+        snapshot = victims_gone(applied(snapshot, plan))
+    assert not plan.steps, "rounds go on and on"
+    held = Counter(known.user for known in snapshot.jobs if known.placement)
+    asks = Counter(known.user for known in snapshot.jobs if not known.placement)
+    assert sum(held.values()) == min(len(jobs) + free, len(jobs) + len(pending))
+    for one, other in product(Users._fields, repeat=2):
+        if one != other and held[one] and asks[other]:
+            mine, theirs = (weights._asdict()[user] for user in (one, other))
+            assert (held[one] - 1) * theirs < (held[other] + 1) * mine
+
+
+@worlds(160)
+@given(snapshots(jobs_max=9), policies().map(shared_by_users).map(taking_back))
+def test_what_is_taken_back_is_lawful_and_not_taken_back_and_forth(snapshot: Snapshot, policy: Policy) -> None:
+    assert_lawful_and_at_rest(snapshot, policy)
