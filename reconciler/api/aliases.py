@@ -120,8 +120,7 @@ def _in_flight(known: InFlight, aliases: Aliases) -> InFlight:
 
 
 def _usage(usage: Iterable[Usage], renamed: Rename) -> tuple[Usage, ...]:
-    told = (msgspec.structs.replace(each, user=renamed(each.user)) if each.user else each for each in usage)
-    return tuple(sorted(told, key=lambda each: (each.queue, each.gpu_type, each.user is not None, each.user or "")))
+    return tuple(msgspec.structs.replace(each, user=renamed(each.user)) if each.user else each for each in usage)
 
 
 def _intent(intent: Intent, renamed: Callable[[JobName], JobName]) -> Intent:

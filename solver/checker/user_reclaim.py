@@ -1,14 +1,15 @@
 """Judges who leaves so that users come to their fair shares of a queue: what lies beyond a share, for what lies inside another's.
 
-Part of the checker: shares are worked out by a level that all users fill up to, by weight, as far as they ask; whole GPUs may
-differ from it by one either way. Where plain counts do not tell what users ask for, nothing is judged.
+Part of the checker: a share ends at the level to which all users have filled up, by weight, once what there is of the queue has
+been handed out GPU by GPU. Where plain counts do not tell what users ask for, nothing is judged.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from solver.checker.case import JudgedPlan
@@ -24,17 +25,20 @@ from solver.policy.policy import PriorityClass
 
 _NO_CLASS = PriorityClass("")
 
+ABOUT = 1e-9
+"""By how much numbers may differ that are the same."""
+
 
 class _Asks(NamedTuple):
-    """Milli-GPU of one user: what it holds, and what it asks for beside that, in whole GPUs together."""
+    """Milli-GPU of one user: what it holds, and what it asks for beside that."""
 
     held: int
     wanted: int
 
     @property
-    def whole(self) -> int:
-        """All of it."""
-        return -(-(self.held + self.wanted) // MILLI_PER_GPU) * MILLI_PER_GPU
+    def gpus(self) -> int:
+        """All of it, in whole GPUs."""
+        return -(-(self.held + self.wanted) // MILLI_PER_GPU)
 
 
 def takes_back_share(victim: Job, preemptor: Job, case: JudgedPlan) -> str | None:
@@ -63,16 +67,20 @@ class _UserShares:
     queue: QueueName
 
     def problems(self, victim: Job, preemptor: Job) -> Iterator[str]:
-        """By type that the victim holds: it lies beyond its user's share; all that the other user is promised inside its own."""
+        """By type that the victim holds: it lies beyond its user's share; all that the other user is promised inside its own.
+
+        Where two users have the same by weight, either may have the last GPU.
+        """
+        shares = user_shares_for(self.case, self.queue)
         for gpu_type, milli in self.case.ground.charge(victim.placement).items():
-            due = self._due(gpu_type) if milli else None
-            if due is None:
+            level = self._level(gpu_type) if milli else None
+            if level is None or shares is None:
                 continue
-            before = self._before(victim, gpu_type)
-            if before <= due.get(victim.user, 0) - MILLI_PER_GPU:
+            before = self._before(victim, gpu_type) / MILLI_PER_GPU
+            if before / shares.weight(victim.user) < level - ABOUT:
                 yield f"leaves for the share of {preemptor.name}, and lies inside that of user {victim.user or '(none)'}"
-            mine = self._held(gpu_type).get(preemptor.user, 0) + self._taken(preemptor.user, gpu_type)
-            if mine >= due.get(preemptor.user, 0) + MILLI_PER_GPU:
+            has = self._held(gpu_type).get(preemptor.user, 0) + self._taken(preemptor.user, gpu_type)
+            if (-(-has // MILLI_PER_GPU) - 1) / shares.weight(preemptor.user) > level + ABOUT:
                 yield f"leaves for {preemptor.name}, which lies beyond the share of user {preemptor.user or '(none)'}"
 
     def _taken(self, user: str, gpu_type: GpuType) -> int:
@@ -109,18 +117,28 @@ class _UserShares:
                 held[waiting.user] += self.case.ground.charge(tasks).get(gpu_type, 0)
         return held
 
-    def _due(self, gpu_type: GpuType) -> Mapping[str, int] | None:
-        """By user what is fair, without looking at whole GPUs; None where it can't be told."""
-        asks = self._asks(gpu_type)
+    def _level(self, gpu_type: GpuType) -> float | None:
+        """What the user that gets the last GPU has before it, by weight; None: it can't be told."""
+        known = self.case.user_levels
+        if (self.queue, gpu_type) not in known:
+            known[self.queue, gpu_type] = self._found(gpu_type)
+        return known[self.queue, gpu_type]
+
+    def _found(self, gpu_type: GpuType) -> float | None:
+        asks, shares = self._asks(gpu_type), user_shares_for(self.case, self.queue)
         own = [*charged_to(shrinking_apart(self.case.snapshot), self.case.ground.gpu_types)]
         fair = FairDivision(self.case, own).of(gpu_type)
-        shares = user_shares_for(self.case, self.queue)
         if asks is None or fair is None or shares is None:
             return None
-        there = max(
-            sum(one.held for one in asks.values()), min(fair.get(self.queue, 0), sum(a.whole for a in asks.values()))
-        )
-        return _filled(there, {user: (one.whole, shares.weight(user)) for user, one in asks.items()})
+        held = -(-sum(one.held for one in asks.values()) // MILLI_PER_GPU)
+        there = max(held, min(fair.get(self.queue, 0) // MILLI_PER_GPU, sum(one.gpus for one in asks.values())))
+        heads, last = [(0.0, 0, user) for user, one in asks.items() if one.gpus], 0.0
+        heapify(heads)
+        for _ in range(there):
+            last, gpus, user = heappop(heads)
+            if gpus + 1 < asks[user].gpus:
+                heappush(heads, ((gpus + 1) / shares.weight(user), gpus + 1, user))
+        return last
 
     def _asks(self, gpu_type: GpuType) -> dict[str, _Asks] | None:
         held = self._held(gpu_type)
@@ -144,18 +162,3 @@ class _UserShares:
                     if first[:1] == [gpu_type]:
                         wanted[job.user] += group.replicas * shape.cost
         return {user: _Asks(held.get(user, 0), wanted[user]) for user in held.keys() | wanted.keys()}
-
-
-def _filled(there: int, asks: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """Each user's part of what is there: all fill up evenly by weight, and who has all it asks for leaves the rest to others."""
-    due: dict[str, int] = {}
-    left, hungry = there, dict(asks)
-    while hungry:
-        weights = sum(weight for _, weight in hungry.values())
-        done = {user for user, (asked, weight) in hungry.items() if asked * weights <= left * weight}
-        if not done:
-            return due | {user: left * weight // weights for user, (_, weight) in hungry.items()}
-        for user in done:
-            due[user], _ = hungry.pop(user)
-            left -= due[user]
-    return due

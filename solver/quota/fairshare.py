@@ -21,10 +21,9 @@ from solver.model.workload import Job, QueueName
 from solver.policy.tree import QuotaLine
 from solver.quota.entitlement import Charge, QuotaHeadroom, ServedOrder, Shares
 from solver.quota.options import Option
-from solver.quota.users import UserLine
 
-Name = TypeVar("Name", QueueName, QuotaLine, UserLine)
-"""How siblings, or users of a queue, are told apart."""
+Name = TypeVar("Name", QueueName, QuotaLine)
+"""How siblings are told apart."""
 
 
 class Claimant(NamedTuple):

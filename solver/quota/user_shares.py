@@ -1,9 +1,9 @@
 """What the users of a queue are due of it, where they share it fairly, and how far each is towards that.
 
 A user's position is what it holds, and has held on average where past use counts, by its weight: GPUs of all types together, by the
-weights of the types. Its fair share of a GPU type is its part of what the queue can have, by weight among the users that ask, in
-whole GPUs; what one does not ask for goes to the others. The order of jobs goes by positions alone (queueing/user_turns), which
-comes to fair shares as users fill up; the shares are worked out for people.
+weights of the types. The order of jobs goes by positions alone (queueing/user_turns). A user's fair share of a GPU type is what it
+comes to have where all that the queue can have is handed out in that order, GPU by GPU: its part by weight among the users that
+ask, in whole GPUs. What one does not ask for goes to the others.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple, Self
 
 from solver.model.cluster import GpuType
-from solver.model.quantities import MilliGpu, whole_gpus
+from solver.model.quantities import MILLI_PER_GPU, MilliGpu, whole_gpus
 from solver.model.workload import Job, QueueName
 from solver.policy.tree import QuotaLine
 from solver.policy.type_weights import weighed
 from solver.policy.user_shares import UserShares
-from solver.quota.entitlement import ServedOrder, Shares
-from solver.quota.fairshare import Claimant, divide
+from solver.quota.entitlement import Shares
 from solver.quota.options import Option
 from solver.quota.users import UserLine
 
@@ -74,16 +74,55 @@ class UserStandings:
         They divide what is fair for the queue, as far as they ask for it, or what they hold, whichever is more.
         """
         line = QuotaLine(self.queue, gpu_type)
-        asked = {user: _whole(known.held + known.wanted) for user, known in demands.items()}
-        held = _whole(sum(known.held for known in demands.values()))
-        there = max(held, min(self.shares.fair.get(line, 0), sum(asked.values())))
-        claimants = {
-            UserLine(*line, user): Claimant(
-                0, asked[user], self.stated.weight(user), known.held, ServedOrder(0, known.since)
-            )
+        asked = {user: whole_gpus(known.held + known.wanted) for user, known in demands.items()}
+        held = whole_gpus(sum(known.held for known in demands.values()))
+        there = max(held, min(self.shares.fair.get(line, 0) // MILLI_PER_GPU, sum(asked.values())))
+        claims = [
+            _Claim(user, asked[user], self.stated.weight(user), known.held / MILLI_PER_GPU, known.since)
             for user, known in demands.items()
-        }
-        return MilliGpu(there), {known.user: MilliGpu(milli) for known, milli in divide(there, claimants).items()}
+        ]
+        return MilliGpu.gpus(there), {user: MilliGpu.gpus(gpus) for user, gpus in _filled(there, claims).items()}
+
+
+class _Claim(NamedTuple):
+    """What a user asks for and holds, in GPUs."""
+
+    user: str
+    asked: int
+    weight: int
+    held: float
+    since: int
+
+    def turn(self, gpus: int) -> tuple[float, bool, int, str]:
+        """When it gets one more than so many: who has least by weight is next, then who holds it, then the earliest job."""
+        return gpus / self.weight, self.held <= gpus, self.since, self.user
+
+
+def _filled(gpus: int, claims: Sequence[_Claim]) -> dict[str, int]:
+    """GPU by GPU to the user that has least by its weight, as the order of jobs has it, until all have what they ask for."""
+    given = _surely(gpus - len(claims), claims)
+    heads = [(claim.turn(given[claim.user]), claim) for claim in claims if given[claim.user] < claim.asked]
+    heapify(heads)
+    for _ in range(gpus - sum(given.values())):
+        if not heads:
+            break
+        _, claim = heads[0]
+        given[claim.user] += 1
+        if given[claim.user] < claim.asked:
+            heapreplace(heads, (claim.turn(given[claim.user]), claim))
+        else:
+            heappop(heads)
+    return given
+
+
+def _surely(gpus: int, claims: Sequence[_Claim]) -> dict[str, int]:
+    """What each has at least once one more for each of them is filled in: all up to one level by weight, as far as they ask."""
+    given, left, weights = dict[str, int](), max(0, gpus), sum(claim.weight for claim in claims)
+    for claim in sorted(claims, key=lambda claim: claim.asked / claim.weight):
+        given[claim.user] = min(claim.asked, left * claim.weight // weights)
+        left -= claim.asked if given[claim.user] == claim.asked else 0
+        weights -= claim.weight if given[claim.user] == claim.asked else 0
+    return given
 
 
 def user_demands(
@@ -106,7 +145,3 @@ def user_demands(
             of_users = found[QuotaLine(line.queue, line.gpu_type)]
             of_users[line.user] = UserDemand(held[line], wanted[line], since.get(line, 0))
     return found
-
-
-def _whole(milli: int) -> int:
-    return MilliGpu.gpus(whole_gpus(milli))

@@ -64,7 +64,7 @@ def test_what_can_be_kept_is_valid(valid: dict[str, str]) -> None:
         (tree(a="{users: {fairShare: false, reclaim: true}}"), [("a.yaml:4:43", "reclaim-without-fair-share")]),
         (
             tree(org="{users: {fairShare: true, reclaim: true}}", a="{parent: org, ordering: {by: gittins}}"),
-            [("a.yaml:4:40", "reclaim-by-gittins")],
+            [("a.yaml:4:36", "reclaim-by-gittins")],
         ),
         (
             tree(a="{users: {fairShare: true}, ordering: {by: gittins, turns: {}}}"),
