@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from reconciler.api.redaction import bare_spec
-from solver.model.inflight import Counter, InFlight, Intent, declared_holder, declared_name
+from solver.model.inflight import Counter, InFlight, Intent, Usage, declared_holder, declared_name
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, JobSpec
 from solver.policy.policy import Policy
@@ -51,14 +51,17 @@ def aliased(snapshot: Snapshot, key: str, users_in_git: Collection[str] = ()) ->
 
 def bare(snapshot: Snapshot) -> Snapshot:
     """The snapshot with jobs under their own names; users are numbered, anew in each snapshot."""
-    users = sorted({job.user for job in snapshot.jobs if job.user})
+    past = (used.user for used in snapshot.in_flight.usage)
+    users = sorted({user for user in (*(job.user for job in snapshot.jobs), *past) if user})
     numbers = {user: f"user-{number}" for number, user in enumerate(users, 1)}
     return exported(snapshot, Aliases(lambda user: numbers.get(user, user), _same, _same))
 
 
 def users_named_by(policy: Policy) -> frozenset[str]:
-    """The users that Reservation documents keep something for: under another name it would not be kept for them."""
-    return frozenset(user for reservation in policy.reservations for user in reservation.users or ())
+    """The users that Reservation documents keep something for, and that have a weight: not so under another name."""
+    shared = (queue.users.weights for queue in policy.queues if queue.users is not None)
+    kept = (reservation.users or () for reservation in policy.reservations)
+    return frozenset(user for users in (*kept, *shared) for user in users)
 
 
 def aliases_for(snapshot: Snapshot, key: str, users_in_git: Collection[str] = ()) -> Aliases:
@@ -110,9 +113,14 @@ def _in_flight(known: InFlight, aliases: Aliases) -> InFlight:
         intents=tuple(_intent(intent, renamed) for intent in known.intents),
         reservations=tuple(msgspec.structs.replace(each, holder=renamed(each.holder)) for each in known.reservations),
         aging=tuple(msgspec.structs.replace(each, job=renamed(each.job)) for each in known.aging),
+        usage=_usage(known.usage, aliases.user),
         history=tuple(msgspec.structs.replace(each, job=renamed(each.job)) for each in known.history),
         counters=tuple(_counter(each, aliases.job) for each in known.counters),
     )
+
+
+def _usage(usage: Iterable[Usage], renamed: Rename) -> tuple[Usage, ...]:
+    return tuple(msgspec.structs.replace(each, user=renamed(each.user)) if each.user else each for each in usage)
 
 
 def _intent(intent: Intent, renamed: Callable[[JobName], JobName]) -> Intent:

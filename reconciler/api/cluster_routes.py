@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -47,15 +48,19 @@ class ClusterRoutes:
         add("/metrics", self.metrics, responses=_TEXT, response_class=Response)
         add("/v1/whoami", self.who_am_i, responses=answers(WhoAmI))
 
-    def queues(self, request: Request) -> Response:
-        """The queue tree with what each queue is guaranteed, holds and waits for, and how budgets stand."""
+    def queues(self, request: Request, users: Annotated[bool, Query()] = False) -> Response:
+        """The queue tree with what each queue is guaranteed, holds and waits for, and how budgets stand.
+
+        `users`: with the users of queues that these share fairly, as far as the caller may see their jobs.
+        """
         holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
         uses, active = self._services.queue_uses(), self._services.use.latest.of(self._services.snapshot()).queues
         rights: Rights = request.state.rights
         shown = tuple(
             known for known in self._services.budgets() if known.queue or rights.may("see-job", None, known.user)
         )
-        return answer(QueueList(items=queue_views(uses, holds, active), budgets=shown))
+        views = queue_views(uses, holds, active, partial(rights.may, "see-job") if users else None)
+        return answer(QueueList(items=views, budgets=shown))
 
     def nodes(self) -> Response:
         """Every node and the jobs that hold its devices."""

@@ -233,10 +233,11 @@ def queue_views(
     uses: Iterable[tuple[Queue, QueueUse]],
     holds: Mapping[str, Intervention],
     active: Mapping[QueueName, tuple[GpuUtilisation, ...]] = MappingProxyType({}),
+    shows_user: Callable[[QueueName, str], bool] | None = None,
 ) -> tuple[QueueView, ...]:
     """Every queue with what it, and the queues below it, hold and wait for. `holds`: those by hand, by queue.
 
-    `active`: the use of what each queue holds itself.
+    `active`: the use of what each queue holds itself. `shows_user`: which users of queues that they share; None: none of them.
     """
     uses = tuple(uses)
     below = added_up(active, {queue.name: queue.parent for queue, _ in uses})
@@ -250,6 +251,7 @@ def queue_views(
             gpus=use.gpus,
             hold=holds.get(queue.name),
             use=below.get(queue.name, ()),
+            users=tuple(one for one in use.users if shows_user is not None and shows_user(queue.name, one.user)),
         )
         for queue, use in uses
     )

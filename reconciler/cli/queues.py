@@ -33,17 +33,21 @@ _SPARE = ("PAST GPU-HOURS", "LENDABLE", "BORROWED", "FAIR SHARE", "PENDING", "RU
 
 
 @click.command(short_help="Show the quota tree.")
+@click.option("--users", is_flag=True, help="Show the users of queues that they share fairly, below each such queue.")
 @output_option("text", "json")
 @server_option
-def queues(output: str, server: str | None) -> None:
+def queues(users: bool, output: str, server: str | None) -> None:
     """Show the queues as a tree: their jobs, and their GPUs by type with those of the queues below them.
 
     LENDABLE is what other queues may borrow of the guarantee. BORROWED is what the queue uses above it. WAITING is what its pending
     jobs ask for of their first choice. ACTIVE is how active its GPUs are, as far as that is measured. PAST GPU-HOURS is decayed
     past use, if the policy states a usageHalfLife. Below stand the budgets.
+
+    With --users, users of a queue with `users.fairShare` that hold or wait for GPUs stand below it, each with its fair share of the
+    queue, as far as you may see their jobs.
     """
     with api_client(server) as client:
-        found = client.queues()
+        found = client.queues(users=users)
     if output == "json":
         print_json(found)
     else:
@@ -74,6 +78,11 @@ def _rows(depth: int, queue: QueueView) -> Iterator[list[str]]:
     for line in more:
         if line is not None:
             yield ["", "", "", *_cells(line, active)]
+    for user in queue.users:
+        weight = f" (weight {user.weight})" if user.weight != 1 else ""
+        who = f"{'  ' * (depth + 1)}user {user.user or '(none)'}{weight}"
+        figures = ("", "", "", user.fair_share, user.held, "", user.waiting, "", round(user.past_gpu_hours, 1))
+        yield [who, "", "", user.gpu_type, *map(str, figures)]
 
 
 def _cells(line: QueueLine, active: Mapping[GpuType, str]) -> list[str]:

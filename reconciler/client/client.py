@@ -235,9 +235,9 @@ class Client:
         """Let a job give back what it holds, and begin anew. Not repeated: it may have begun anew by then."""
         return self._ask(name, "requeue", repeatable=False)
 
-    def queues(self) -> QueueList:
-        """The queue tree and its use."""
-        return self._get("/v1/queues", QueueList)
+    def queues(self, *, users: bool = False) -> QueueList:
+        """The queue tree and its use. `users`: with the users of queues that these share fairly."""
+        return self._get("/v1/queues", QueueList, **({"users": "true"} if users else {}))
 
     def nodes(self) -> NodeList:
         """Every node and the jobs that hold its devices."""

@@ -21,6 +21,8 @@ from solver.model.workload import QueueName
 from solver.plan.plan import Plan
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
+from solver.policy.precedence import shared_by_users
+from solver.policy.tree import QueueTree
 from solver.quota.usage import accrued, holds_of
 
 
@@ -96,18 +98,23 @@ def accrue(
     epoch: Epoch,
     now: Instant,
     policy: Policy,
-    holders: Iterable[tuple[QueueName, Claim]],
+    holders: Iterable[tuple[QueueName, str, Claim]],
     nodes: Iterable[Node],
 ) -> None:
     """Bring past use up to date, where the policy lets it count: before a pass changes what jobs hold. Raises StaleEpochError.
 
-    `holders`: each claim with the queue that it is charged to; they are read only where it counts.
+    `holders`: each claim with the queue and user that it is charged to; they are read only where it counts.
     """
     half_life = policy.scheduling.usage_half_life
     if half_life is None:
         return
     past, types = ledger.past_use(), {node.name: node.gpu_type for node in nodes}
-    holds = [hold for queue, claim in holders for hold in holds_of(queue, claim.tasks, types, claim.since)]
+    sharing = shared_by_users(QueueTree.of(policy))
+    holds = [
+        hold
+        for queue, user, claim in holders
+        for hold in holds_of(queue, claim.tasks, types, claim.since, user if queue in sharing else None)
+    ]
     ledger.keep_past_use(epoch, PastUse(accrued(past.usage, past.at, holds, now, half_life), now))
 
 

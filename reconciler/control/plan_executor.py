@@ -151,11 +151,11 @@ class PlanExecutor(LeaderActions):
         """Bring past use up to date, where the policy lets it count: before a pass changes what jobs hold."""
         accrue(self.plane.ledger, self.epoch, self.plane.clock.now(), policy, self._holders(), declared)
 
-    def _holders(self) -> Iterator[tuple[QueueName, Claim]]:
-        """Every claim with the queue of its job; read once it is asked for."""
+    def _holders(self) -> Iterator[tuple[QueueName, str, Claim]]:
+        """Every claim with the queue and user of its job; read once it is asked for."""
         claims = self.plane.ledger.claims()
         records = self.plane.jobs.named([claim.job for claim in claims])
-        yield from ((records[claim.job].spec.queue, claim) for claim in claims)
+        yield from ((records[claim.job].spec.queue, records[claim.job].user, claim) for claim in claims)
 
     def act(self, plan: Plan) -> int:
         """Make a plan's steps true; returns how many the ledger refused, which the next pass then sees."""

@@ -8,26 +8,33 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Final, NamedTuple
 
-from reconciler.model.queue_line import QueueLine
+from reconciler.model.queue_line import QueueLine, QueueUser
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job
+from solver.model.workload import Job, JobName, QueueName
 from solver.policy.policy import Policy, Queue
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import weights_of
+from solver.quota.entitlement import Shares
 from solver.quota.options import options_of
-from solver.round.solve import standing
+from solver.quota.user_shares import UserStandings, user_demands
+from solver.round.admission import Admission
+from solver.round.solve import competing, standing
 
 
 class QueueUse(NamedTuple):
-    """Jobs and GPUs of a queue, with those of the queues below it; a line for each GPU type of the cluster, sorted."""
+    """Jobs and GPUs of a queue, with those of the queues below it; a line for each GPU type of the cluster, sorted.
+
+    `users`: those that share the queue fairly and hold or wait for GPUs, by name and type.
+    """
 
     running: int
     pending: int
     gpus: tuple[QueueLine, ...]
+    users: tuple[QueueUser, ...] = ()
 
 
 AWAITED_S: Final = 2.0
@@ -76,7 +83,8 @@ def _told_of(awaited: QueueUses) -> tuple[QueueUse, ...] | None:
 def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = None) -> Iterator[tuple[Queue, QueueUse]]:
     """Of every queue of the policy, in its order. `kept`: what was worked out for snapshots before."""
     tree = QueueTree.of(policy)
-    shares, _ = standing(snapshot, policy, kept)
+    shares, admissions = standing(snapshot, policy, kept)
+    users = _users(snapshot, shares, admissions)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
     waiting = _waiting(snapshot, tree, gpu_types, policy)
     past = _past_use(snapshot, tree) if policy.scheduling.usage_half_life else {}
@@ -100,7 +108,34 @@ def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = Non
     jobs = Counter((queue, job.phase == "pending") for job in snapshot.jobs for queue in tree.path(job.spec.queue))
     for queue in policy.queues:
         gpus = tuple(line(queue, gpu_type) for gpu_type in gpu_types)
-        yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus)
+        yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus, users.get(queue.name, ()))
+
+
+def _users(
+    snapshot: Snapshot, shares: Shares, admissions: dict[JobName, Admission]
+) -> dict[QueueName, tuple[QueueUser, ...]]:
+    """Of each queue that users share, those that hold or wait for GPUs."""
+    promised = {intent.job for intent in snapshot.in_flight.nominations}
+    waiting = competing(snapshot, admissions, promised) if shares.users.sharing else ()
+    past = {(used.queue, used.gpu_type, used.user): used.gpu_hours for used in snapshot.in_flight.usage}
+    found: dict[QueueName, list[QueueUser]] = {}
+    for line, demands in user_demands(shares, waiting).items():
+        standings = UserStandings.of(line.queue, shares)
+        if standings is not None and line.gpu_type:
+            _, fair = standings.fair_shares(line.gpu_type, demands)
+            found.setdefault(line.queue, []).extend(
+                QueueUser(
+                    user,
+                    line.gpu_type,
+                    standings.stated.weight(user),
+                    fair_share=fair[user],
+                    held=MilliGpu(known.held),
+                    waiting=MilliGpu(known.wanted),
+                    past_gpu_hours=round(past.get((*line, user), 0.0), 3),
+                )
+                for user, known in demands.items()
+            )
+    return {queue: tuple(sorted(users, key=lambda one: (one.user, one.gpu_type))) for queue, users in found.items()}
 
 
 def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, float]:

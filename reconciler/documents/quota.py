@@ -55,6 +55,7 @@ class QuotaTree:
                 yield from self._ceiling_problems(queue)
                 yield from self._sum_problems(queue)
                 yield from self._sharing_problems(queue)
+                yield from self._user_problems(queue)
             yield from host_quota_problems(self.queues, self.children)
 
     def _unknown_parents(self) -> Iterator[Problem]:
@@ -156,6 +157,32 @@ class QuotaTree:
                     message = f"queue {ancestor.name} above it shares its {entry.gpu_type} with all below it already"
                     fix = f"Delete shared here, or at {ancestor.origin}."
                     yield queue.problem(("spec", "quota", index, "shared"), "shared-below-shared", message, fix)
+
+    def _user_problems(self, queue: Declaration[Queue]) -> Iterator[Problem]:
+        """Who has its turn is decided by what jobs cost: users can't have theirs beside."""
+        above = self._upwards(queue)
+        sharing = next((step for step in above if step.value.users is not None), None)
+        ordering = next((step for step in above if step.value.ordering is not None), None)
+        users = sharing.value.users if sharing else None
+        if users is not None and not users.fair_share and users.weights and sharing is queue:
+            # Harmless, but it says something that never counts: something else was meant.
+            message, fix = "weights of users count only with fairShare", "Set fairShare to true, or delete the weights."
+            yield queue.problem(("spec", "users", "weights"), "weights-without-fair-share", message, fix, "warning")
+        if users is not None and users.reclaim and not users.fair_share and sharing is queue:
+            message, fix = "users take back only what is fair", "Set fairShare to true, or delete reclaim."
+            yield queue.problem(("spec", "users", "reclaim"), "reclaim-without-fair-share", message, fix, "warning")
+        if users is None or not users.fair_share or not ordering or not sharing or queue not in (sharing, ordering):
+            return
+        if users.reclaim and ordering.value.ordering is not None and ordering.value.ordering.by == "gittins":
+            message = "users can't take back their shares where the order goes by gittins"
+            where: Path = ("spec", "users", "reclaim") if queue is sharing else ("spec", "ordering", "by")
+            yield queue.problem(where, "reclaim-by-gittins", message, "Order otherwise, or delete reclaim.")
+        if ordering.value.ordering is not None and ordering.value.ordering.turns is not None:
+            there = "" if sharing is ordering else f", as {(sharing if queue is ordering else ordering).origin} has it"
+            message = f"jobs can't take turns where users share the queue fairly{there}"
+            fix = "Delete turns, or set fairShare to false here."
+            at: Path = ("spec", "users", "fairShare") if queue is sharing else ("spec", "ordering", "turns")
+            yield queue.problem(at, "turns-beside-user-shares", message, fix)
 
     def _sum_problems(self, queue: Declaration[Queue]) -> Iterator[Problem]:
         for index, entry in enumerate(queue.value.quota):

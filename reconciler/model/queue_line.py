@@ -7,6 +7,22 @@ from solver.model.document import Document
 from solver.model.quantities import MilliGpu
 
 
+class QueueUser(Document, frozen=True, omit_defaults=False):
+    """GPUs of one type that a user of a queue holds and waits for, where its users share it fairly.
+
+    `fair_share`: the part of what its users divide, by `weight` among those that hold or wait for some. `past_gpu_hours`: decayed
+    past use, 0 where it does not count. `user` "": all jobs without one.
+    """
+
+    user: str
+    gpu_type: GpuType
+    weight: int
+    fair_share: MilliGpu
+    held: MilliGpu
+    waiting: MilliGpu
+    past_gpu_hours: float = 0.0
+
+
 class QueueLine(Document, frozen=True, omit_defaults=False):
     """GPUs of one type in one queue. `max` null: no ceiling. `borrowed`: the part of `held` above `guaranteed`.
 

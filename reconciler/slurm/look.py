@@ -110,10 +110,10 @@ class SlurmLook:
             if job.placement
         )
 
-    def holders(self) -> Iterator[tuple[QueueName, Claim]]:
-        """What every job holds, with its queue."""
-        queues = {job.name: job.spec.queue for job in self.offered}
-        return ((queues[claim.job], claim) for claim in self.claims)
+    def holders(self) -> Iterator[tuple[QueueName, str, Claim]]:
+        """What every job holds, with its queue and user."""
+        jobs = {job.name: job for job in self.offered}
+        return ((jobs[claim.job].spec.queue, jobs[claim.job].user, claim) for claim in self.claims)
 
 
 def slurm_look(printed: SourceFile, known: KnownNodes, naming: SlurmNaming, now: Instant) -> SlurmLook:

@@ -11,6 +11,7 @@ from solver.checker.case import JudgedPlan
 from solver.checker.divisions import needless_divisions
 from solver.checker.end_state import EndState
 from solver.checker.milder_evictions import milder_evictions
+from solver.checker.order import unfair_starts
 from solver.checker.shortfalls import shortfalls
 from solver.checker.vain_evictions import vain_evictions
 from solver.model.snapshot import Snapshot, foreseen
@@ -18,9 +19,10 @@ from solver.plan.plan import Plan
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 
-SHORTFALLS = ("idle", "lent", "fewer", "hidden", "needless", "harm", "spread")
+SHORTFALLS = ("idle", "lent", "fewer", "hidden", "needless", "harm", "spread", "users")
 """A job waits beside free GPUs that it may have; beside what others would have to give back; behind smaller jobs of its queue; for
 the end of protections, without being told so. It leaves for nothing; or where another would have to. A GPU is divided for nothing.
+It starts before one of a user that has less of its queue.
 """
 
 
@@ -35,3 +37,4 @@ def _findings(case: JudgedPlan) -> Iterator[Violation]:
     yield from vain_evictions(case, state)
     yield from milder_evictions(case, state)
     yield from needless_divisions(case, state)
+    yield from unfair_starts(case)

@@ -185,6 +185,11 @@ class JudgedPlan:
         """How long jobs of each queue and size have run, for orders that go by it."""
         return lives_of(self.snapshot)
 
+    @cached_property
+    def user_levels(self) -> dict[tuple[QueueName, GpuType], float | None]:
+        """How far users that share a queue fill it up, as far as that was asked for (user_reclaim)."""
+        return {}
+
     # What the plan does.
 
     def steps(self, kind: type[Kind]) -> Sequence[Kind]:

@@ -17,6 +17,7 @@ from solver.checker.host import HostClaims
 from solver.checker.pledges import unmade
 from solver.checker.protection import too_early, too_soon
 from solver.checker.turns import gives_way
+from solver.checker.user_reclaim import takes_back_share
 from solver.model.cluster import GpuType, NodeName
 from solver.model.parts import owner_of
 from solver.model.quantities import Duration, MilliGpu
@@ -182,7 +183,9 @@ class _Evictions:
             if mine.preemptible and self.case.lookup.yields_inside(victim.spec.queue, victim, preemptor):
                 return ""
             if mine.preemptible and mine.value == theirs.value:
-                return gives_way(self.case.jobs[self.steps[victim.name].job], preemptor, self.case)
+                running = self.case.jobs[self.steps[victim.name].job]
+                problem = takes_back_share(running, preemptor, self.case)
+                return gives_way(running, preemptor, self.case) if problem is None else problem
             told = f"priority {mine.value} against {theirs.value}"
             if mine.preemptible and mine.value < theirs.value:
                 told = f"preemptWithin of queue {victim.spec.queue} is never"

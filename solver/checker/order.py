@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from solver.checker.case import JudgedPlan
 from solver.checker.policy_index import PolicyIndex
 from solver.checker.turns import cost
+from solver.checker.user_order import user_shares_for, users_in_turn
 from solver.model.cluster import GpuType, NodeName
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobName, TaskPlacement
@@ -36,22 +37,70 @@ def order_violations(case: JudgedPlan) -> Iterable[Violation]:
     strict = {queue.name: by for queue in case.policy.queues if (by := _strict_order(case.lookup, queue.name))}
     if not strict:
         return
-    named = {verdict.job for kind in (Starts, Waits) for verdict in case.verdicts(kind)}
-    tasks_of = {step.job: step.tasks for step in case.placing}
-    # What an earlier round has promised it decided before those came who would be first now.
-    promised = case.promised.keys() - case.withdrawn
-    competing = [job for job in case.pending if job.name in named and job.name not in promised]
+    tasks_of, competing = {step.job: step.tasks for step in case.placing}, _competing(case)
     of_queue: defaultdict[str, list[Job]] = defaultdict(list)
     for job in competing:
         of_queue[job.spec.queue].append(job)
     ranks = _Ranks.among(competing, case.lookup)
     for queue, by in strict.items():
-        waiting = _Waiting(case.ground.gpu_types)
-        for job in _in_order(of_queue[queue], by, ranks, case):
-            if job.name not in tasks_of:
-                waiting.add(job)
-            elif passed := waiting.passed_by(job, tasks_of[job.name]):
-                yield Violation("order", job.name, f"starts before {', '.join(passed)} of strict queue {queue}")
+        for line in _as_users_share(_in_order(of_queue[queue], by, ranks, case), by, ranks, case):
+            waiting = _Waiting(case.ground.gpu_types)
+            for job in line:
+                if job.name not in tasks_of:
+                    waiting.add(job)
+                elif passed := waiting.passed_by(job, tasks_of[job.name]):
+                    yield Violation("order", job.name, f"starts before {', '.join(passed)} of strict queue {queue}")
+
+
+def unfair_starts(case: JudgedPlan) -> Iterator[Violation]:
+    """Every job that starts where one of another user waits that asks for the very same and comes before it by fair shares.
+
+    Only of jobs that find free what they start on: for whom others leave hangs on more than the order. No violation: order decides
+    among jobs that compete, and which do is not asked here.
+    """
+    shared = {queue.name for queue in case.policy.queues if user_shares_for(case, queue.name) is not None}
+    if not shared:
+        return
+    competing, bound = _competing(case), case.bound - {step.beneficiary for step in case.leaving}
+    of_queue: defaultdict[str, list[Job]] = defaultdict(list)
+    for job in competing:
+        if job.spec.queue in shared:
+            of_queue[job.spec.queue].append(job)
+    ranks = _Ranks.among(competing, case.lookup)
+    for queue, jobs in of_queue.items():
+        by = _goes_by(case.lookup, queue)
+        for line in _as_users_share(_in_order(jobs, by, ranks, case), by, ranks, case):
+            passed: dict[Hashable, Job] = {}
+            for job in line:
+                first = passed.get(_asked(job))
+                if job.name not in bound:
+                    if job.name not in case.promises and not job.evicted_at:
+                        passed.setdefault(_asked(job), job)
+                elif first is not None and first.user != job.user and case.snapshot.time >= _open(first, case):
+                    problem = (
+                        f"starts before {first.name} of user {first.user or '(none)'}, who has less of queue {queue}"
+                    )
+                    yield Violation("users", job.name, problem)
+
+
+def _open(job: Job, case: JudgedPlan) -> int:
+    """From when on all its types are open to it."""
+    known = case.lookup.class_of(job)
+    said = (job.spec.fallback_after, known.fallback_after if known else None)
+    return job.submitted_at + next((each for each in said if each is not None), case.policy.scheduling.fallback_after)
+
+
+def _asked(job: Job) -> Hashable:
+    spec = job.spec
+    beside = job.namespace, job.namespace_labels, spec.time_limit, spec.finish_by, spec.checkpoint
+    return spec.priority_class, spec.type, spec.task_groups, spec.topology, spec.data, beside
+
+
+def _competing(case: JudgedPlan) -> list[Job]:
+    """Who takes part: what an earlier round has promised it decided before those came who would be first now."""
+    named = {verdict.job for kind in (Starts, Waits) for verdict in case.verdicts(kind)}
+    promised = case.promised.keys() - case.withdrawn
+    return [job for job in case.pending if job.name in named and job.name not in promised]
 
 
 def _strict_order(lookup: PolicyIndex, name: str) -> OrderBy | None:
@@ -120,16 +169,17 @@ def _goes_by(lookup: PolicyIndex, name: str) -> OrderBy:
     return next((ordering.by for ordering in said if ordering is not None), "priority")
 
 
+def _band(job: Job, case: JudgedPlan) -> int:
+    hours = max(0, case.snapshot.time - job.submitted_at) / 3_600_000
+    return min(HIGHEST_BAND, int(hours * (case.lookup.class_of(job) or PriorityClass("")).aging_per_hour))
+
+
 def _in_order(jobs: list[Job], by: OrderBy, ranks: _Ranks, case: JudgedPlan) -> list[Job]:
     """SLO class, rank of the value (by priority only), boosted ones, age band; then what the queue goes by, and submission."""
     classes = {job.name: case.lookup.class_of(job) or PriorityClass("") for job in jobs}
 
-    def band(job: Job) -> int:
-        hours = max(0, case.snapshot.time - job.submitted_at) / 3_600_000
-        return min(HIGHEST_BAND, int(hours * classes[job.name].aging_per_hour))
-
     def key(job: Job) -> tuple[float, ...]:
-        slo, highest = SLO_CLASSES.index(classes[job.name].slo_class), band(job)
+        slo, highest = SLO_CLASSES.index(classes[job.name].slo_class), _band(job, case)
         rank = ranks.of(job) if by == "priority" else 0
         own: float = 0
         if by == "fifo":  # whoever is behind and aged faster does not pass
@@ -147,6 +197,26 @@ def _in_order(jobs: list[Job], by: OrderBy, ranks: _Ranks, case: JudgedPlan) -> 
         return slo, rank, not job.boosted, -highest, own, job.submitted_at
 
     return sorted(sorted(jobs, key=lambda job: job.name), key=key)
+
+
+def _as_users_share(line: list[Job], by: OrderBy, ranks: _Ranks, case: JudgedPlan) -> list[list[Job]]:
+    """The order of a queue, as its users take turns where they share it; where that can't be told, the order of each for itself."""
+    shares = user_shares_for(case, line[0].spec.queue) if line else None
+    if shares is None:
+        return [line]
+    slo = {job.name: (case.lookup.class_of(job) or PriorityClass("")).slo_class for job in line}
+    bands = {job.name: _band(job, case) for job in line}
+    if by == "fifo":
+        highest: defaultdict[str, int] = defaultdict(int)
+        for job in sorted(line, key=lambda job: (job.submitted_at, job.name), reverse=True):
+            # Whoever is behind and aged faster takes along those before it.
+            bands[job.name] = highest[slo[job.name]] = max(bands[job.name], highest[slo[job.name]])
+    ranked = {job.name: ranks.of(job) if by == "priority" else 0 for job in line}
+    before = {job.name: (slo[job.name], ranked[job.name], job.boosted, bands[job.name]) for job in line}
+    found = users_in_turn(line, before, {name for name, band in bands.items() if band == HIGHEST_BAND}, shares, case)
+    return (
+        [[job for job in line if job.user == user] for user in {job.user for job in line}] if found is None else [found]
+    )
 
 
 class _Needs(NamedTuple):

@@ -125,11 +125,15 @@ class AgingBand(Document, frozen=True):
 
 
 class Usage(Document, frozen=True):
-    """Decayed past use of a queue, in GPU-hours of one type. It orders; it never makes anything lawful."""
+    """Decayed past use of a queue, in GPU-hours of one type. It orders; it never makes anything lawful.
+
+    `user`: the part of one user, where users share the queue; None: what no user is told of. The queue's is all of it together.
+    """
 
     queue: QueueName
     gpu_type: GpuType
     gpu_hours: float
+    user: str | None = None
 
 
 class DurationQuantile(Document, frozen=True):

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from solver.model.cluster import Gpu, GpuType, Node, NodeName
 from solver.model.document import API_VERSION, Document, digest
-from solver.model.inflight import InFlight, Intent, Repartitioning
+from solver.model.inflight import InFlight, Intent, Repartitioning, Usage
 from solver.model.node_sets import NodeSet, refuse_repeats, refuse_unknown_sets, settled_sets
 from solver.model.pledges import NOTHING, beside, pledges_in
 from solver.model.quantities import Instant
@@ -161,14 +161,19 @@ def normalised(snapshot: Snapshot) -> Snapshot:
     return snapshot_of(*told)
 
 
+def _of_whom(used: Usage) -> tuple[str, str, bool, str, float]:
+    return used.queue, used.gpu_type, used.user is not None, used.user or "", used.gpu_hours
+
+
 def _sorted_in_flight(in_flight: InFlight) -> InFlight:
     return msgspec.structs.replace(
         in_flight,
         intents=tuple(sorted(in_flight.intents, key=lambda intent: intent.id)),
         reservations=tuple(sorted(in_flight.reservations, key=lambda held: held.holder)),
         repartitions=tuple(sorted(in_flight.repartitions, key=lambda asked: asked.device)),
+        usage=tuple(sorted(in_flight.usage, key=_of_whom)),
         **{
             field: tuple(sorted(getattr(in_flight, field), key=msgspec.structs.astuple))
-            for field in ("aging", "usage", "durations", "history", "counters", "convergence")
+            for field in ("aging", "durations", "history", "counters", "convergence")
         },
     )

@@ -447,7 +447,7 @@ class NarrowWorld:
     def _cost(self, job: Job, tasks: tuple[TaskPlacement, ...]) -> tuple[Charge, Counter[CapLine], HostUse]:
         charge = charge_of_tasks(tasks, self.held.types)
         beside = sum_of(shape for _, shape in tasks_with_shapes(msgspec.structs.replace(job, placement=tasks)))
-        return charge, Counter(dict(self.shares.users.charges(job, charge, beside))), beside
+        return charge, Counter(dict(self.shares.users.counted(job, charge, beside))), beside
 
     def _changed(self, name: JobName) -> None:
         if name in self.held.jobs:

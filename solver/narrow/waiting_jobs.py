@@ -15,7 +15,7 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import Instant
 from solver.model.workload import Job, JobName, QueueName
 from solver.policy.policy import Policy
-from solver.policy.precedence import ordering_of
+from solver.policy.precedence import ordering_of, user_shares_of
 from solver.policy.tree import QueueTree
 from solver.queueing.demand import StartCandidate, Turn, with_turns
 from solver.queueing.ranks import ranks_of
@@ -127,5 +127,9 @@ def takes_turns(tree: QueueTree, queue: QueueName) -> bool:
 
 
 def has_known_order(tree: QueueTree, queue: QueueName) -> bool:
-    """Whether the order of a queue's jobs follows from these alone, and not from turns or from how long others have run."""
-    return not takes_turns(tree, queue) and ordering_of(tree, queue).by != "gittins"
+    """Whether the order of a queue's jobs follows from these alone, and not from turns or from how long others have run, nor others
+    leave for shares of users, which complete rounds alone decide.
+    """
+    users = user_shares_of(tree, queue)
+    reclaims = users is not None and users.reclaim
+    return not takes_turns(tree, queue) and ordering_of(tree, queue).by != "gittins" and not reclaims

@@ -182,7 +182,8 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     up that gives up no GPUs. `exceeds`: of one that crosses a line, whether it holds more CPU or memory than its GPUs carry.
     `shared_by`: the queue inside whose guarantee `to` lies, which that shares with those below it; `origin`: where it says so, or
     where the queue says that jobs of one value go by age; `older`: that `to` leaves it behind for that. `below`: the value
-    below which the queue of `to` takes back what others borrowed.
+    below which the queue of `to` takes back what others borrowed. `from_user`, `to_user`: whose job leaves and whose comes, where
+    users take back their fair shares of a queue.
     """
 
     job: JobName
@@ -200,6 +201,8 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
     origin: str = ""
     older: bool = False
     below: int | None = None
+    from_user: str | None = None
+    to_user: str | None = None
 
     def __str__(self) -> str:
         by = ", by GPUs or by more CPU or memory than they carry" if self.exceeds else ""
@@ -215,10 +218,17 @@ class Yields(Document, frozen=True, tag_field="verdict", tag="yields"):
         why = {
             "reclaim": f"queue {self.queue} had borrowed what it holds, and {takes}",
             "preempt": f"job {self.to} of the same queue {first if self.older else 'has a higher priority'}",
-            "turn": f"in queue {self.queue} jobs take turns, and it is that of job {self.to}",
+            "turn": f"in queue {self.queue} {self._turn}",
             "straddle": f"it crosses the guarantee of queue {self.queue}{by}, and {stays}",
         }[self.means]
         return f"gives up {given} for {self.to}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+
+    @property
+    def _turn(self) -> str:
+        if self.from_user is None or self.to_user is None:
+            return f"jobs take turns, and it is that of job {self.to}"
+        beyond = f"it lies beyond the fair share of user {self.from_user or '(none)'}"
+        return f"{beyond}, and job {self.to} inside that of user {self.to_user or '(none)'}"
 
 
 class Moves(Document, frozen=True, tag_field="verdict", tag="moves"):

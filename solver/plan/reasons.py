@@ -72,6 +72,32 @@ class StrictOrder(Reason, frozen=True, tag="strict-order"):
         return f"queue {self.queue} serves strictly by {self.by}: {self.first} comes first and waits"
 
 
+class UserShare(Reason, frozen=True, tag="user-share"):
+    """Other users that share the job's queue come first: its own holds its fair share or more, or has had more than they by weight.
+
+    `of`: what the `users` that hold or ask for GPUs of the type divide. `before`: what its user has held on average, where it is
+    that which puts it behind.
+    """
+
+    queue: QueueName
+    gpu_type: GpuType
+    user: str
+    held: MilliGpu
+    of: MilliGpu
+    fair_share: MilliGpu
+    users: int
+    before: MilliGpu | None = None
+    origin: str = ""
+
+    def __str__(self) -> str:
+        holds = f"user {self.user or '(none)'} holds {self.held} of {self.of} {self.gpu_type} of queue {self.queue}"
+        among = f"among {self.users} users that ask{at(self.origin)}"
+        if self.before is not None:
+            return f"{holds} and held {self.before} on average, by weight more than others {among}: these come first"
+        share = f"beyond its fair share of {self.fair_share}" if self.held > self.fair_share else "its fair share"
+        return f"{holds}, {share} {among}"
+
+
 class HeldReason(Reason, frozen=True, tag="held"):
     """A queue on the job's path starts no more jobs."""
 
@@ -393,6 +419,7 @@ class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
 AnyReason = (
     QuotaMax
     | StrictOrder
+    | UserShare
     | HeldReason
     | CapacityReason
     | NoRoomReason

@@ -27,6 +27,7 @@ from solver.policy.node_requests import Provisioning
 from solver.policy.ordering import Ordering
 from solver.policy.reservation import DeclaredReservation
 from solver.policy.type_weights import GpuTypeWeight, by_name
+from solver.policy.user_shares import UserShares
 
 SloClass = Literal["latency-critical", "standard", "preemptible"]
 SLO_CLASSES: tuple[SloClass, ...] = ("latency-critical", "standard", "preemptible")
@@ -133,7 +134,8 @@ class Queue(Document, frozen=True):
     others take back what it holds above its guarantee; unset: as the queue above says, at the top for fair shares too.
     `reclaim_below`: its jobs take what others hold above their fair shares, where that is of a value below this and below theirs;
     unset: as the queue above says, at the top nothing. `pools`: the only pools that its jobs, and those below it, may be on;
-    unset: any that the queue above may use.
+    unset: any that the queue above may use. `users`: whether its users share it fairly; unset: as the queue above says, at the top
+    they do not.
     """
 
     name: QueueName
@@ -154,6 +156,7 @@ class Queue(Document, frozen=True):
     preempt_within: PreemptWithin | None = None
     reclaimed_for: Reclaim | None = None
     reclaim_below: int | None = None
+    users: UserShares | None = None
 
     def host_quota_for(self, resource: Resource) -> HostQuota | None:
         """The entry for CPU or memory, if there is one."""

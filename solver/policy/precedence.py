@@ -13,6 +13,7 @@ from solver.model.quantities import Instant
 from solver.model.workload import Job, JobName, QueueName
 from solver.policy.ordering import Ordering
 from solver.policy.tree import QueueTree
+from solver.policy.user_shares import UserShares
 
 
 class QueuePlace(NamedTuple):
@@ -25,7 +26,9 @@ class QueuePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Precedence:
-    """Which job comes before which where queues go by cost, and which has its turn where they take turns (queueing/rotation)."""
+    """Which job comes before which where queues go by cost, and which has its turn where they take turns (queueing/rotation), or
+    the right to its user's fair share (queueing/user_reclaim).
+    """
 
     places: Mapping[JobName, QueuePlace] = field(default_factory=dict)
     in_turn: frozenset[JobName] = frozenset()
@@ -45,6 +48,21 @@ def ordering_of(tree: QueueTree, name: QueueName) -> Ordering:
         stated = (tree.by_name[step].ordering for step in tree.path(name))
         known = tree.orderings[name] = next((ordering for ordering in stated if ordering is not None), Ordering())
     return known
+
+
+def user_shares_of(tree: QueueTree, name: QueueName) -> UserShares | None:
+    """How users share a queue, as it or the nearest above it says; None: they do not, and where jobs take turns neither."""
+    stated = (tree.by_name[step].users for step in tree.path(name))
+    known = next((users for users in stated if users is not None), None)
+    return known if known is not None and known.fair_share and ordering_of(tree, name).turns is None else None
+
+
+def shared_by_users(tree: QueueTree) -> dict[QueueName, UserShares]:
+    """The queues that jobs are submitted to whose users share them fairly."""
+    if not any(queue.users for queue in tree.by_name.values()):
+        return {}
+    known = {name: user_shares_of(tree, name) for name in tree.by_name if tree.is_leaf(name)}
+    return {name: shares for name, shares in known.items() if shares is not None}
 
 
 def waiting_since(job: Job) -> Instant:

@@ -32,7 +32,7 @@ def weights_of(stated: Iterable[GpuTypeWeight]) -> dict[GpuType, float]:
     return {known.gpu_type: known.weight for known in stated}
 
 
-def weighed(milli: Mapping[GpuType, int], weights: TypeWeights) -> float:
+def weighed(milli: Mapping[GpuType, float], weights: TypeWeights) -> float:
     """Milli-GPU of several types added up."""
     return sum(count * weights.get(gpu_type, UNSTATED) for gpu_type, count in milli.items())
 

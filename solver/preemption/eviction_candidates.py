@@ -203,7 +203,7 @@ class EvictionCandidates:
 
     def likeness(self, preemptor: PreemptorJob) -> object:
         """The same for preemptors for whom the same may have to leave."""
-        turn = preemptor.job.name if self._takes_turn(preemptor) else None
+        turn = self.rules.precedence.places[preemptor.job.name] if self._takes_turn(preemptor) else None
         claims = preemptor.overdue, preemptor.past_budgets, preemptor.exceeds, preemptor.has_gpus, preemptor.waited
         seniority = self.rules.seniority(preemptor.job, preemptor.base_priority)
         return preemptor.job.spec.queue, seniority, claims, preemptor.claims_from, preemptor.below, turn

@@ -26,6 +26,7 @@ from solver.queueing.entry import may_borrow
 from solver.queueing.fallback import as_open_at
 from solver.queueing.ranks import RANKS_MAX, ranks_of
 from solver.queueing.turns import Seniority, in_turn, rising, with_those_behind
+from solver.queueing.user_turns import with_users_in_turn
 from solver.quota.dominance import HostUse, Owed, beside_wanted
 from solver.quota.entitlement import Charge, Shares
 from solver.quota.options import Option
@@ -190,7 +191,8 @@ def _turns_of(
     bands = with_those_behind(jobs, aged, {name: layer.slo for name, layer in layers.items()}, shares.tree)
     seniority = {name: Seniority(layer.slo, layer.rank, AGE_BANDS_MAX - bands[name]) for name, layer in layers.items()}
     turn: dict[JobName, Turn] = {}
-    for members in in_turn(jobs, seniority, policy, shares.tree, shares.precedence):
+    for line in in_turn(jobs, seniority, policy, shares.tree, shares.precedence):
+        members = with_users_in_turn(line, seniority, options, shares)
         turn |= _turns(members, rising(members, seniority), options, shares)
     return turn
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from solver.model.workload import Job, JobName, QueueName
 from solver.policy.ordering import OrderBy
 from solver.policy.policy import Policy
-from solver.policy.precedence import Precedence, ordering_of
+from solver.policy.precedence import Precedence, QueuePlace, ordering_of
 from solver.policy.tree import QueueTree
 
 
@@ -41,7 +41,8 @@ def in_turn(
         by_queue[job.spec.queue].append(job)
     for name, members in by_queue.items():
         by, takes_turns = ordering_of(tree, name).by, ordering_of(tree, name).turns is not None
-        own = {job.name: _own(job, by, policy, seniority[job.name], precedence) for job in members}
+        places = precedence.places if ordering_of(tree, name).by_cost else {}
+        own = {job.name: _own(job, by, policy, seniority[job.name], places) for job in members}
         without = {job.name for job in members if takes_turns and job.name not in precedence.in_turn}
         boosted = {job.name for job in members if job.boosted and not takes_turns}
         yield sorted(
@@ -94,12 +95,14 @@ def latest_start(job: Job, policy: Policy) -> float:
     return job.spec.finish_by - (policy.time_limit(job) or 0)
 
 
-def _own(job: Job, by: OrderBy, policy: Policy, senior: Seniority, precedence: Precedence) -> tuple[float, int, str]:
+def _own(
+    job: Job, by: OrderBy, policy: Policy, senior: Seniority, places: Mapping[JobName, QueuePlace]
+) -> tuple[float, int, str]:
     """What its queue goes by, then submission; by priority that is the latest start that is in time. In the highest age band only
     submission counts: no new job passes there."""
     first: float = latest_start(job, policy) if by == "priority" and senior.bands_left else 0
-    if job.name in precedence.places and senior.bands_left:
-        first = precedence.places[job.name].cost
+    if job.name in places and senior.bands_left:
+        first = places[job.name].cost
     elif by == "shortest" and senior.bands_left:
         limit = policy.time_limit(job)
         first = inf if limit is None else int(limit)

@@ -53,7 +53,8 @@ class Accounts:
             for line in lines:
                 self._used[line] = self._used.get(line, 0) + times * milli
             add_up_again(tree, lines, self.shares.guaranteed, self._used, self._inside)
-            for user_line in self.shares.users.lines(job, (gpu_type,)):
+            users = self.shares.users
+            for user_line in (*users.lines(job, (gpu_type,)), *users.uncapped(job, (gpu_type,))):
                 self._used_by_user[user_line] = self._used_by_user.get(user_line, 0) + times * milli
         for host_line, amount in self.shares.users.host_charges(queue, beside_wanted(job.spec)):
             self._used_by_user[host_line] = self._used_by_user.get(host_line, 0) + times * amount

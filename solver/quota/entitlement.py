@@ -18,8 +18,8 @@ from solver.quota.dominance import ClusterTotals
 from solver.quota.guarantees import common_limits, guarantees
 from solver.quota.held_use import NEVER, HeldByLines, HeldUse
 from solver.quota.lending import Lending, Weights, lending_of
-from solver.quota.usage import gpus_on_average
-from solver.quota.users import UserCaps, user_caps_of
+from solver.quota.usage import gpus_of_users, gpus_on_average
+from solver.quota.users import UserCaps, UserLine, user_caps_of
 
 Charge = Mapping[GpuType, int]
 """Milli-GPU by type: what a gang costs its queue."""
@@ -165,9 +165,13 @@ def _served_order_of(
 
 
 def with_past_use(shares: Shares, snapshot: Snapshot, half_life: Duration | None) -> Shares:
-    """The shares, with what queues have held on average; without a half-life the past does not count."""
-    before = gpus_on_average(snapshot.in_flight.usage, half_life) if half_life else {}
-    return replace(shares, cluster=replace(shares.cluster, held_before=before))
+    """The shares, with what queues and their users have held on average; without a half-life the past does not count."""
+    past, users = snapshot.in_flight.usage, shares.users
+    before = gpus_on_average(past, half_life) if half_life else {}
+    if half_life and users.sharing:
+        of_users = gpus_of_users(past, half_life)
+        users = replace(users, before={UserLine(*line): milli for line, milli in of_users.items()})
+    return replace(shares, cluster=replace(shares.cluster, held_before=before), users=users)
 
 
 def with_type_weights(shares: Shares, weights: TypeWeights) -> Shares:

@@ -1,10 +1,11 @@
-"""Caps beside the quota of GPUs: what a single user may hold in each queue, and what queues may hold of CPU and memory.
+"""What single users hold in queues, and caps beside the quota of GPUs: of users in each queue, and of CPU and memory.
 
 What each holds, and how much is left while a round hands out GPUs.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,7 +14,9 @@ from solver.model.cluster import GpuType
 from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import Job, JobSpec, QueueName
 from solver.policy.host_share import Resource, resource_of
+from solver.policy.precedence import shared_by_users
 from solver.policy.tree import QueueTree
+from solver.policy.user_shares import UserShares
 from solver.quota.dominance import HostUse
 
 
@@ -38,13 +41,16 @@ CapLine = UserLine | HostLine
 @dataclass(frozen=True, slots=True)
 class UserCaps:
     """`cap`: the most milli-GPU one user may hold, for queues and types that say so. `host_max`: the most CPU and memory of queues
-    that say so. `used`: what each user, and each of those queues, holds now.
+    that say so. `sharing`: queues without others below them whose users share them fairly. `used`: what each user holds in queues
+    with either, and each queue with a `host_max`, now. `before`: what users of `sharing` queues have held on average, in milli-GPU.
     """
 
     tree: QueueTree
     cap: Mapping[tuple[QueueName, GpuType], int]
     used: Mapping[CapLine, int]
     host_max: Mapping[HostLine, int] = field(default_factory=dict)
+    sharing: Mapping[QueueName, UserShares] = field(default_factory=dict)
+    before: Mapping[UserLine, float] = field(default_factory=dict)
 
     def lines(self, job: Job, gpu_types: Iterable[GpuType]) -> Iterator[UserLine]:
         """The lines with a cap that a job of its user counts against, from its queue up, type by type."""
@@ -56,11 +62,28 @@ class UserCaps:
     def charges(
         self, job: Job, charge: Mapping[GpuType, int], beside: HostUse | None = None
     ) -> Iterator[tuple[CapLine, int]]:
-        """All lines that a job counts against, and how much it counts. `beside`: CPU and memory; None: what it needs to start."""
+        """All lines with a cap that a job counts against, and how much it counts. `beside`: CPU and memory; None: what it needs to
+        start.
+        """
         for line in self.lines(job, charge):
             yield line, charge[line.gpu_type]
         if self.host_max:
             yield from self.host_charges(job.spec.queue, beside_least(job.spec) if beside is None else beside)
+
+    def counted(
+        self, job: Job, charge: Mapping[GpuType, int], beside: HostUse | None = None
+    ) -> Iterator[tuple[CapLine, int]]:
+        """The same, and what counts for the share of its user alone."""
+        yield from self.charges(job, charge, beside)
+        yield from ((line, charge[line.gpu_type]) for line in self.uncapped(job, charge))
+
+    def uncapped(self, job: Job, gpu_types: Iterable[GpuType]) -> Iterator[UserLine]:
+        """The lines of its user that have no cap, and are counted since the users of its queue share that."""
+        queue = job.spec.queue
+        if queue in self.sharing:
+            for gpu_type in sorted(gpu_types):
+                if (queue, gpu_type) not in self.cap:
+                    yield UserLine(queue, gpu_type, job.user)
 
     def host_charges(self, queue: QueueName, beside: HostUse) -> Iterator[tuple[HostLine, int]]:
         """The lines of CPU and memory on a queue's path that have a max, and how much this counts against each."""
@@ -104,21 +127,26 @@ def user_caps_of(snapshot: Snapshot, tree: QueueTree) -> UserCaps:
         for entry in queue.host_quota
         if entry.max is not None
     }
-    used: dict[CapLine, int] = dict(_use_by_user(snapshot, tree).items()) if cap else {}
-    caps = UserCaps(tree, cap, used, host_max)
+    sharing = shared_by_users(tree)
+    used: dict[CapLine, int] = dict(_use_by_user(snapshot, tree).items()) if cap or sharing else {}
+    caps = UserCaps(tree, cap, used, host_max, sharing)
     for line, amount in _host_use(snapshot, caps) if host_max else ():
         used[line] = used.get(line, 0) + amount
     return caps
 
 
 def _use_by_user(snapshot: Snapshot, tree: QueueTree) -> dict[UserLine, int]:
-    type_of = snapshot.gpu_types
-    used: dict[UserLine, int] = {}
+    type_of, unknown = snapshot.gpu_types, GpuType("")
+    in_queues = Counter[UserLine]()
     for job, tasks in charged(snapshot):
+        queue, user = job.spec.queue, job.user
         for task in tasks:
-            for queue in tree.path(job.spec.queue):
-                line = UserLine(queue, type_of.get(task.node, GpuType("")), job.user)
-                used[line] = used.get(line, 0) + task.gpus
+            in_queues[UserLine(queue, type_of.get(task.node, unknown), user)] += task.gpus
+    used: dict[UserLine, int] = {}
+    for (queue, gpu_type, user), milli in in_queues.items():
+        for step in tree.path(queue):
+            line = UserLine(step, gpu_type, user)
+            used[line] = used.get(line, 0) + milli
     return used
 
 
@@ -156,7 +184,7 @@ class UserRoom:
 
     def take(self, job: Job, charge: Mapping[GpuType, int], beside: HostUse | None = None) -> None:
         """Charge a start, or growth, to the job's user and queues."""
-        for line, amount in self.caps.charges(job, charge, beside):
+        for line, amount in self.caps.counted(job, charge, beside):
             self.taken[line] = self.taken.get(line, 0) + amount
 
     def used(self, line: CapLine) -> int:

@@ -19,7 +19,7 @@ from solver.model.parts import owner_of
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobName, TaskPlacement
+from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.placement.starts import JobStart
 from solver.plan.estimates import AnyEstimate, EarliestStart
 from solver.plan.extent import Extent, extent_of
@@ -204,7 +204,13 @@ class RoundExplanation:
                     origin=tree.origin_of(shared) if shared else said.origin if (said := older or by_value) else "",
                     older=older is not None,
                     below=by_value.reclaim_below if by_value else None,
+                    from_user=known.job.user if self._is_of_users(queue, means) else None,
+                    to_user=to.user if self._is_of_users(queue, means) else None,
                 )
+
+    def _is_of_users(self, queue: QueueName, means: Means) -> bool:
+        """Whether a job leaves since users take back their shares of a queue."""
+        return means == "turn" and queue in self.decision.shares.users.sharing
 
     def _reclaims(self, job: Job) -> Queue | None:
         """What says below which value others' borrowed work leaves for a job."""

@@ -43,6 +43,7 @@ from solver.queueing.loans import loans_in
 from solver.queueing.manner import with_manners
 from solver.queueing.pools import with_pool_limits
 from solver.queueing.rotation import with_precedence
+from solver.queueing.user_reclaim import with_user_reclaim
 from solver.quota.entitlement import Shares, shares_of, with_past_use, with_type_weights
 from solver.quota.fairshare import demand_of, with_fair_shares
 from solver.quota.lending import live_gpus
@@ -305,7 +306,8 @@ def standing(
     # What a job was promised counts as held already.
     waiting = competing(snapshot, admissions, {intent.job for intent in snapshot.in_flight.nominations})
     shares = with_fair_shares(shares, live_gpus(snapshot, kept), demand_of(waiting))
-    return with_precedence(shares, snapshot, policy, waiting), admissions
+    shares = with_precedence(shares, snapshot, policy, waiting)
+    return with_user_reclaim(shares, snapshot, policy, waiting), admissions
 
 
 def gate_of(snapshot: Snapshot, policy: Policy, kept: RoundCache) -> Gate:

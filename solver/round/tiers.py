@@ -566,15 +566,18 @@ def _charges(promises: Iterable[NewNomination]) -> Iterator[tuple[QueueName, Cha
 
 
 def _less_beside(shares: Shares, promises: Iterable[NewNomination]) -> Shares:
-    """The shares without the CPU and memory that victims hold below a max of either."""
+    """The shares without what victims hold of CPU and memory below a max of either, and of queues that users share."""
     caps = shares.users
-    if not caps.host_max:
+    if not caps.host_max and not caps.sharing:
         return shares
     used = Counter(caps.used)
     for victim in (victim for promise in promises for victim in promise.victims):
-        beside = sum_of(shape for _, shape in tasks_with_shapes(victim.holder.job))
-        for line, amount in caps.host_charges(victim.holder.job.spec.queue, beside):
+        job, charge = victim.holder.job, victim.holder.charge
+        beside = sum_of(shape for _, shape in tasks_with_shapes(job))
+        for line, amount in caps.host_charges(job.spec.queue, beside):
             used[line] -= amount
+        for of_user in caps.uncapped(job, charge):
+            used[of_user] -= charge[of_user.gpu_type]
     return replace(shares, users=replace(caps, used=used))
 
 

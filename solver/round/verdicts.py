@@ -39,6 +39,7 @@ from solver.quota.users import HostLine, UserLine, UserRoom, beside_least
 from solver.round.admission import Admission
 from solver.round.guarantees import entitled_first, fragmented, host_max, not_lent, with_share
 from solver.round.shortage import Shortage
+from solver.round.user_reasons import UserReasons
 
 AHEAD_NAMED_MAX = 3  # in an `outranked` reason; the rest are counted
 
@@ -59,6 +60,7 @@ class Waiting:
     _before: QuotaHeadroom = field(init=False)
     _headroom: QuotaHeadroom = field(init=False)
     _users: UserRoom = field(init=False)
+    _of_users: UserReasons = field(init=False)
     _lines: Lines = field(init=False)
     _room: Shortage = field(init=False)
     _carried: HostShares = field(init=False)
@@ -82,6 +84,9 @@ class Waiting:
             self._headroom.take(start.queue, start.charge)
             self._users.take(start.candidate.job, start.charge, start.beside)
             self._lines.start(start.candidate)
+        started = {start.candidate.job.name for start in self.starts}
+        waiting = (known for known in self.candidates if known.job.name not in started)
+        self._of_users = UserReasons.after(self.shares, self._users, waiting)
 
     def reasons(self, candidate: StartCandidate) -> tuple[AnyReason, ...]:
         """All binding constraints of one candidate, the most telling first."""
@@ -89,7 +94,7 @@ class Waiting:
         alike = (candidate.likeness, behind, self._opens_late(candidate))
         if alike not in self._known:
             self._known[alike] = tuple(dict.fromkeys(self._explain(candidate, behind)))
-        return self._known[alike]
+        return (*self._known[alike], *self._of_users.of(candidate))
 
     def reasons_on_hold(self, job: Job, admission: Admission) -> tuple[AnyReason, ...]:
         """The queues that hold a job back, and what would bind it if they did not."""

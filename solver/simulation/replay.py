@@ -30,7 +30,7 @@ from solver.plan.plan import (
     Withdraw,
 )
 from solver.policy.policy import Policy
-from solver.policy.precedence import waiting_since
+from solver.policy.precedence import shared_by_users, waiting_since
 from solver.policy.reclaim import budgets_hold_for, preempts_from, reclaim_within
 from solver.policy.tree import QueueTree
 from solver.policy.windows import policy_at
@@ -184,11 +184,16 @@ class Replay:
         half_life = self.policy.scheduling.usage_half_life
         if half_life is not None:
             types = {node.name: node.gpu_type for node in self.nodes}
+            sharing = shared_by_users(QueueTree.of(self.policy))
             holds = [
                 hold
                 for job in self._live.values()
                 for hold in holds_of(
-                    job.spec.queue, job.placement, types, now if job.started_at is None else job.started_at
+                    job.spec.queue,
+                    job.placement,
+                    types,
+                    now if job.started_at is None else job.started_at,
+                    job.user if job.spec.queue in sharing else None,
                 )
             ]
             self._usage = accrued(self._usage, self._usage_at, holds, now, half_life)

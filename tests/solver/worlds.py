@@ -37,6 +37,7 @@ from solver.policy.policy import (
     SchedulingPolicy,
     policy_of,
 )
+from solver.policy.user_shares import UserShares
 
 GIB = 2**30
 TYPES = (GpuType("H100"), GpuType("A100"))
@@ -170,6 +171,15 @@ def comparing_across(policy: Policy) -> Policy:
     )
     classes = (first, *middle, msgspec.structs.replace(last, scope="queue"))
     return msgspec.structs.replace(policy, priority_classes=classes)
+
+
+def shared_by_users(policy: Policy) -> Policy:
+    """The policy, whose users share every queue that does not have jobs take turns; one of them weighs twice as much."""
+    queues = tuple(
+        msgspec.structs.replace(queue, users=UserShares(True, {"ada": 2})) if queue.parent is None else queue
+        for queue in policy.queues
+    )
+    return msgspec.structs.replace(policy, queues=queues)
 
 
 @st.composite

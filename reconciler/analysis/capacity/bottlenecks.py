@@ -27,6 +27,7 @@ from solver.plan.reasons import (
     StrictOrder,
     TooClose,
     Topology,
+    UserShare,
 )
 from solver.plan.refusals import AboveMax, NeverFits, NotDivided
 
@@ -119,6 +120,8 @@ def _of_quota(reason: AnyReason, spec: JobSpec) -> Bottleneck | None:
             return Bottleneck("quota", f"{gpu_type} that others are guaranteed", (gpu_type,))
         case ReservedFor():
             return Bottleneck("order", "what is reserved for others")
+        case UserShare(queue=queue):
+            return Bottleneck("order", f"fair shares among users of queue {queue}")
         case StrictOrder(queue=queue):
             return Bottleneck("order", f"the order of queue {queue}")
         case _:

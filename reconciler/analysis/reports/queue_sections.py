@@ -23,6 +23,7 @@ from solver.model.cluster import MigInstance
 from solver.model.quantities import Instant, MilliGpu
 from solver.plan.reason import count
 
+_WEIGHT = re.compile(r"users\.weights\[(?P<user>.+)\]")
 _QUOTA = re.compile(r"quota\[(?P<type>.+)\]\.(?P<part>guaranteed|max|perUser|lendable)")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BRACKETS = re.compile(r"(\[.*?\])")
@@ -80,6 +81,8 @@ def _field_words(field: str) -> tuple[str, str]:
     if quota:
         part = "at most per user" if quota["part"] == "perUser" else quota["part"]
         return part, quota["type"]
+    if weight := _WEIGHT.fullmatch(field):
+        return f"weight of user {weight['user']}", ""
     parts = _BRACKETS.split(field)
     return "".join(
         part if number % 2 else _HUMP.sub(" ", part).replace(".", " ").lower() for number, part in enumerate(parts)

@@ -104,7 +104,9 @@ def meaning_of(compiled: Compiled) -> str:
 
 def flat(value: Any, path: str = "") -> dict[str, str]:
     """Nested fields as `a.b`, list entries by what names them (`quota[H100].max`). Names and places in files are left out."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and path in _BY_NAME:
+        inside = [(f"{path}[{key}]", entry) for key, entry in value.items()]
+    elif isinstance(value, dict):
         inside = [(f"{path}.{key}" if path else key, entry) for key, entry in value.items() if key not in _NOT_MEANING]
     elif isinstance(value, list | tuple):
         inside = [(f"{path}[{_name_of(entry, number)}]", entry) for number, entry in enumerate(value)]
@@ -116,6 +118,8 @@ def flat(value: Any, path: str = "") -> dict[str, str]:
 
 
 _LISTED: Final = "listed"
+_BY_NAME: Final = ("users.weights",)
+"""Fields whose keys are names that people give."""
 _NOT_MEANING = ("name", "origin", "gpuType", "selector")
 """What a document or an entry is called, and where it stands."""
 

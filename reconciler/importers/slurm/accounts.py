@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
+from math import gcd
 from typing import Final
 
 from reconciler.importers.draft import QueueDraft
@@ -18,15 +19,25 @@ from reconciler.model.problem import InvalidDocumentsError, problem_of
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9._@+][A-Za-z0-9._@+:/-]*")
 _SUBMITTERS_MAX: Final = 1000
+_WEIGHT_MAX: Final = 10_000
 ROOT: Final = "root"
 
 
 class AccountTree:
-    """The associations of one cluster. `root`: the queue that stands for the cluster."""
+    """The associations of one cluster. `root`: the queue that stands for the cluster. `shares_count`: whether jobs come by them."""
 
     def __init__(
-        self, drawing: Drawing, records: Sequence[SourceRecord], root: QueueDraft, types: Sequence[str]
+        self,
+        drawing: Drawing,
+        records: Sequence[SourceRecord],
+        root: QueueDraft,
+        types: Sequence[str],
+        *,
+        shares_count: bool,
     ) -> None:
+        self._shares_count = shares_count
+        if shares_count:
+            root.more["users"] = {"fairShare": True}
         self._drawing, self._account, self._root, self._types = drawing, drawing.account, root, types
         self._accounts = {record.text("account"): record for record in records if not record.has("user")}
         self._users = defaultdict[str, list[SourceRecord]](list)
@@ -50,6 +61,7 @@ class AccountTree:
             if leaf is not self._root and (leaf is not queue or name not in parents):
                 self._classes(record, leaf, name, classes)
             self._submitters(name, leaf)
+            self._user_shares(name, leaf)
             self._account.settle(record, ASSOCIATION_RULES)
 
     def _queue(self, name: str, record: SourceRecord) -> QueueDraft:
@@ -119,9 +131,6 @@ class AccountTree:
                 self._account.asked(record, ("user",), f"Queue {queue.name} access.submitters", note)
             self._account.carried(record, ("account",), f"Queue {queue.name} access.submitters")
             self._account.carried(record, ("parentname",), f"Queue {queue.name}")
-            self._account.dropped(
-                record, ("share",), "users of a queue share it by priority and time, not by shares of their own"
-            )
             note = "a queue takes the classes of the account and of all its users: each of them may use each"
             self._account.changed(record, ("qos",), "priorityClasses", note)
             if per_user:
@@ -130,6 +139,24 @@ class AccountTree:
                 "perUser is one number for all users of a queue, and here they differ, or the GPU types are not named"
             )
             self._account.dropped(record, ("grptres",), note)
+
+    def _user_shares(self, name: str, queue: QueueDraft) -> None:
+        """Shares of users as weights, where they are not all the same; one without a number has the weight 1."""
+        shares = {record.text("user"): int(_share(record) or 1) for record in self._users[name]}
+        scale = max(1.0, max(shares.values(), default=1) / _WEIGHT_MAX)
+        common = gcd(*shares.values()) if scale == 1 else 1
+        weights = {user: max(1, round(share / scale / common)) for user, share in sorted(shares.items())}
+        if self._shares_count and len(set(weights.values())) > 1:
+            queue.more["users"] = {"fairShare": True, "weights": weights}
+        for record in self._users[name]:
+            if not self._shares_count:
+                note = "PriorityWeightFairshare is 0 there: users share nothing, and here neither"
+                self._account.carried(record, ("share",), "", note)
+            elif _share(record) is None:
+                note = "a share of 0 comes last there, and one of the parent's counts as that: here it weighs 1"
+                self._account.changed(record, ("share",), f"Queue {queue.name} users.weights", note)
+            else:
+                self._account.carried(record, ("share",), f"Queue {queue.name} users.weights")
             self._account.settle(record, ASSOCIATION_RULES)
 
     def _per_user(self, name: str, queue: QueueDraft) -> bool:

@@ -89,7 +89,9 @@ class _Reading:
         classes.draw(self._pools_of_partitions())
         associations = self._associations()
         if associations:
-            AccountTree(self.drawing, associations, root, self.drawing.types.known).draw(classes)
+            by_shares = self._is_multifactor() and self.value("priorityweightfairshare").strip("0") != ""
+            tree = AccountTree(self.drawing, associations, root, self.drawing.types.known, shares_count=by_shares)
+            tree.draw(classes)
             self._note_scripts(associations[0])
         else:
             self._partition_queues(root, classes)
@@ -218,7 +220,7 @@ Give sacctmgr's tables to share them by account"
             drop_setting(self.account, record)
 
     def _order(self, root: QueueDraft) -> None:
-        multifactor = self.value("prioritytype").lower() != "priority/basic"
+        multifactor = self._is_multifactor()
         if not multifactor:
             root.more["ordering"] = {"by": "fifo"}
         self._note("carried", "prioritytype", "ordering")
@@ -231,8 +233,8 @@ Give sacctmgr's tables to share them by account"
                 "dropped", "prioritydecayhalflife", "", "past use is always forgotten: only what is held now counts"
             )
         self._note("carried", "prioritydecayhalflife", "SchedulingPolicy usageHalfLife")
-        fair = "queues share by weight and past use; users of one queue are not ranked by use"
-        self._note("changed", "priorityweightfairshare", "weight, usageHalfLife", fair)
+        fair = "queues, and users in each, share by weight and past use among jobs of one class: factors do not add up"
+        self._note("changed", "priorityweightfairshare", "weight, users.fairShare, usageHalfLife", fair)
         for name in ("priorityweightqos", "priorityweightpartition"):
             self._note(
                 "changed",
@@ -241,6 +243,9 @@ Give sacctmgr's tables to share them by account"
                 "a class comes before or after another whatever else counts: factors do not add up",
             )
         self._aging()
+
+    def _is_multifactor(self) -> bool:
+        return self.value("prioritytype").lower() != "priority/basic"
 
     def _aging(self) -> None:
         """Age counts up to PriorityMaxAge there; here in eight bands, which are spread over the same time."""

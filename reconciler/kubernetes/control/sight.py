@@ -81,11 +81,11 @@ class Sight:
         )
 
 
-def holders_of(sight: Sight) -> Iterator[tuple[QueueName, Claim]]:
-    """What every gang holds, with its queue."""
+def holders_of(sight: Sight) -> Iterator[tuple[QueueName, str, Claim]]:
+    """What every gang holds, with its queue and user."""
     jobs = sight.cluster.index.jobs
     for claim in sight.claims:
-        yield jobs[claim.job].spec.queue, claim
+        yield jobs[claim.job].spec.queue, jobs[claim.job].user, claim
 
 
 NOTHING_SEEN = Sight(KubernetesCluster((), (), ()), view_of(()), {})

@@ -106,7 +106,7 @@ class KubernetesState:
         ended = tuple(self._ended.values())
         return Remembered(dict(self._evictions), self.ledger.past_use().usage, self.ledger.clocks(), ended)
 
-    def accrue(self, policy: Policy, holders: Iterable[tuple[QueueName, Claim]], nodes: Iterable[Node]) -> None:
+    def accrue(self, policy: Policy, holders: Iterable[tuple[QueueName, str, Claim]], nodes: Iterable[Node]) -> None:
         """Bring past use up to date, where the policy lets it count: before a pass changes what jobs hold."""
         accrue(self.ledger, self._epoch, self.clock.now(), policy, holders, nodes)
 

@@ -11,13 +11,15 @@ from hypothesis import given, settings
 
 from reconciler.api.aliases import BUDGET, Aliases, aliased, aliases_for, bare, users_named_by
 from solver.milp.highs import optimise
+from solver.model.cluster import GpuType
 from solver.model.document import encode
-from solver.model.inflight import AgingBand, Counter, Ended, InFlight, Intent, Reservation, declared_holder
+from solver.model.inflight import AgingBand, Counter, Ended, InFlight, Intent, Reservation, Usage, declared_holder
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Dependency, Job, JobName, JobSpec, QueueName, SecretUse, TaskGroup
 from solver.plan.plan import Plan
 from solver.policy.policy import NamespaceAccess, Policy, Queue, QueueAccess, policy_of
+from solver.policy.user_shares import UserShares
 from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.backfill.document_worlds import declared_worlds
@@ -196,6 +198,17 @@ def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
         "idle_limit", "retry_policy", "time_limit_warning", "stuck", "terminal",
         "finish_by",
     }  # fmt: skip
-    renamed_in_flight = {"intents", "reservations", "aging", "history", "counters"}
-    without_names = {"usage", "durations", "convergence", "repartitions"}
+    renamed_in_flight = {"intents", "reservations", "aging", "history", "counters", "usage"}
+    without_names = {"durations", "convergence", "repartitions"}
     assert set(InFlight.__struct_fields__) == renamed_in_flight | without_names
+
+
+def test_past_use_of_users_has_no_names_but_of_those_that_git_names() -> None:
+    """Users that weigh something in the policy keep their names, or they would not weigh it."""
+    queue, gpu_type = QueueName("q"), GpuType("H100")
+    used = tuple(Usage(queue, gpu_type, 1.0, user) for user in ("ada", "bob", "", None))
+    world = snapshot_of(Instant(0), [node("n1", 1)], [], InFlight(usage=used))
+    policy = policy_of((Queue(queue, users=UserShares(True, {"ada": 2})),))
+    found = {known.user for known in aliased(world, KEY, users_named_by(policy)).in_flight.usage}
+    assert found == {None, "", "ada", aliases_for(world, KEY).user("bob")}
+    assert {known.user for known in bare(world).in_flight.usage} == {None, "", "user-1", "user-2"}

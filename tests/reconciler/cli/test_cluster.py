@@ -22,9 +22,11 @@ from solver.model.cluster import MigInstance, Node
 from solver.model.document import decode
 from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
+from solver.policy.policy import policy_of
+from solver.policy.user_shares import UserShares
 from solver.round.solve import solve
 from tests.contracts.simulated_worlds import NODES
-from tests.reconciler.api.conftest import H100, NOW, Site
+from tests.reconciler.api.conftest import H100, NOW, Site, spec
 from tests.reconciler.cli.conftest import Now, Quorate, on, submitted
 
 QUEUES = """\
@@ -33,6 +35,10 @@ org            1        1  H100               8       all  none           6     
   other        0        0  H100               4       all  none           0     0         0        0                     0.0
   team         1        1  H100               4       all     6           6     5         1        4       -             0.0
 """
+USERS = (
+    "user (none) H100 1 0 4 0.0",
+    "user ada (weight 3) H100 5 5 4 0.0",
+)
 NODES_SHOWN = """\
 NODE  POOL  GPU TYPE  GPUS   CPU   MEMORY  STATE  JOBS
 n1    pool  H100       4/4  0/64  0/256Gi  ready  llama
@@ -89,6 +95,20 @@ def two_jobs(site: Site, at_server: ApiServer, now: Now) -> None:
 @pytest.mark.parametrize(("command", "expected"), [("queues", QUEUES), ("nodes", NODES_SHOWN)])
 def test_the_cluster_is_shown(quorate: Quorate, command: str, expected: str) -> None:
     assert quorate(command) == (0, expected, "")
+
+
+def test_users_that_share_a_queue_stand_below_it(quorate: Quorate, site: Site) -> None:
+    shared = msgspec.structs.replace(site.policy.queues[-1], users=UserShares(True, {"ada": 3}))
+    site.policy = policy_of((*site.policy.queues[:-1], shared))
+    site.store.jobs.submit(JobName("anyones"), spec(4), "", NOW, "")
+    shown = quorate("queues", "--users").out.splitlines()
+    assert tuple(" ".join(line.split()) for line in shown[4:]) == USERS
+    of_team = json.loads(quorate("queues", "--users", "-o", "json").out)["items"][-1]["users"]
+    assert [(one["user"], one["weight"], one["fairShare"], one["held"]) for one in of_team] == [
+        ("", 1, 1, 0),
+        ("ada", 3, 5, 5),
+    ]
+    assert json.loads(quorate("queues", "-o", "json").out)["items"][-1]["users"] == []
 
 
 def test_rounds_are_listed_and_one_is_told(quorate: Quorate, site: Site) -> None:

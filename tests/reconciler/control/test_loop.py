@@ -24,6 +24,7 @@ from solver.model.workload import JobName, TaskPlacement
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Bind, Inadmissible, Release, Starts, Waits
 from solver.policy.policy import Policy, PriorityClass
+from solver.policy.user_shares import UserShares
 from solver.queueing.durations import ENDED_MIN
 from solver.round.solve import solve
 from tests.contracts.simulated_worlds import NODES
@@ -398,3 +399,13 @@ def test_past_use_is_kept_and_decays_where_policy_lets_it_count(site: Site) -> N
     (used,) = site.one_pass(after_s=1800).snapshot.in_flight.usage
     # It has held 2 GPUs for 7200 s under a half-life of 3600 s: 2 / ln 2 * (1 - 1/4) GPU-hours.
     assert used.gpu_hours == pytest.approx(2 / 0.693147 * 0.75, rel=1e-3)
+    assert used.user is None
+    # From when its users share the queue on it is known whose it is; what is older stays nobody's.
+    shared = (msgspec.structs.replace(queue, users=UserShares(True)) for queue in site.policy.queues)
+    site.policy = msgspec.structs.replace(site.policy, queues=tuple(shared))
+    site.one_pass(after_s=0)
+    older, of_user = site.one_pass(after_s=3600).snapshot.in_flight.usage
+    job = site.store.jobs.job(JobName("job"))
+    assert (older.user, of_user.user) == (None, job.user)
+    assert older.gpu_hours == pytest.approx(2 / 0.693147 * 0.75 / 2, rel=1e-3)
+    assert of_user.gpu_hours == pytest.approx(2 / 0.693147 * 0.5, rel=1e-3)

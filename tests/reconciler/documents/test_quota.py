@@ -32,6 +32,10 @@ def h100(guaranteed: int | None = None, most: int | None = None, parent: str = "
             a="{quota: [{gpuType: H100, guaranteed: 8, lendable: 8}]}",
             b="{quota: [{gpuType: H100, guaranteed: 1, lendable: 0.125}]}",
         ),
+        tree(
+            org="{users: {fairShare: true, weights: {ada: 2, bob@example.com: 3}}}",
+            a="{parent: org, users: {fairShare: false}, ordering: {by: shortest, turns: {}}}",
+        ),
     ],
 )
 def test_what_can_be_kept_is_valid(valid: dict[str, str]) -> None:
@@ -46,6 +50,30 @@ def test_what_can_be_kept_is_valid(valid: dict[str, str]) -> None:
         (tree(a="{parent: c}", b="{parent: a}", c="{parent: b}", d="{parent: a}"), [("a.yaml:4:16", "parent-cycle")]),
         (tree(a=h100(8, 4)), [("a.yaml:4:52", "max-below-guaranteed")]),
         (tree(a="{quota: [{gpuType: H200}]}"), [("a.yaml:4:26", "unknown-gpu-type")]),
+        (tree(a="{users: {weights: {ada: 2}}}"), [("a.yaml:4:8", "missing-field")]),
+        (tree(a="{users: {fairShare: true, weights: {ada: 0}}}"), [("a.yaml:4:48", "out-of-range")]),
+        (
+            tree(a="{users: {fairShare: true, weight: {ada: 2}}}"),
+            [("a.yaml:4:33", "unknown-field")],
+        ),
+        (tree(a="{users: {fairShare: false, weights: {ada: 2}}}"), [("a.yaml:4:43", "weights-without-fair-share")]),
+        (
+            tree(org="{users: {fairShare: true}}", a="{parent: org, ordering: {by: shortest, turns: {}}}"),
+            [("a.yaml:4:53", "turns-beside-user-shares")],
+        ),
+        (tree(a="{users: {fairShare: false, reclaim: true}}"), [("a.yaml:4:43", "reclaim-without-fair-share")]),
+        (
+            tree(org="{users: {fairShare: true, reclaim: true}}", a="{parent: org, ordering: {by: gittins}}"),
+            [("a.yaml:4:36", "reclaim-by-gittins")],
+        ),
+        (
+            tree(a="{users: {fairShare: true}, ordering: {by: gittins, turns: {}}}"),
+            [("a.yaml:4:27", "turns-beside-user-shares")],
+        ),
+        (
+            tree(org="{ordering: {by: gittins, turns: {}}}", a="{parent: org, users: {fairShare: true}}"),
+            [("a.yaml:4:40", "turns-beside-user-shares")],
+        ),
         (tree(a="{quota: [{gpuType: H100}, {gpuType: H100}]}"), [("a.yaml:4:43", "duplicate-gpu-type")]),
         (
             tree(org=h100(8), a=h100(5, parent="org"), b=h100(4, parent="org")),

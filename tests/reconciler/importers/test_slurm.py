@@ -66,6 +66,18 @@ def test_accounts_become_a_tree_that_shares_by_weight() -> None:
     assert queues["stars"]["access"] == {"submitters": ["user:ada", "user:bob"]}
 
 
+def test_shares_of_users_are_weights_where_they_differ_and_shares_count_at_all() -> None:
+    differing = ACCOUNTS.replace("stars|ada|||1|", "stars|ada|||30|").replace("stars|bob|||1|", "stars|bob|||20|")
+    found = imported("slurm", {**FILES, "assoc.txt": differing})
+    queues = documents(found, "Queue")
+    assert queues["stars"]["users"] == {"fairShare": True, "weights": {"ada": 3, "bob": 2}}
+    assert entry(found, "share", "association stars/ada").target == "Queue stars users.weights"
+    # Every queue below has what the root says; where all users have the same share, they need no weights.
+    assert (queues["physics-hall"]["users"], "users" in queues["lattice-qcd"]) == ({"fairShare": True}, False)
+    without = imported("slurm", {**FILES, "slurm.conf": CONF.replace("Fairshare=100000", "Fairshare=0")})
+    assert [spec for spec in documents(without, "Queue").values() if "users" in spec] == []
+
+
 def test_limits_of_an_account_are_ceilings_and_those_of_all_its_users_one_for_each() -> None:
     found = imported("slurm", FILES)
     assert quota(found, "astro") == {"h100": {"max": 16}}

@@ -14,11 +14,15 @@ from solver.policy.policy import Policy, Queue, policy_of
 from solver.queueing.demand import in_order
 from solver.round.solve import solve
 from tests.drawn import worlds
-from tests.solver.worlds import comparing_across, job, node, policies, quota_of, snapshots
+from tests.solver.worlds import comparing_across, job, node, policies, quota_of, shared_by_users, snapshots
 
 
 @worlds(200)
-@given(snapshots(jobs_max=9, held_one_in=1), policies() | policies().map(comparing_across), st.data())
+@given(
+    snapshots(jobs_max=9, held_one_in=1),
+    policies() | policies().map(comparing_across) | policies().map(shared_by_users),
+    st.data(),
+)
 def test_it_is_the_order_of_a_round(snapshot: Snapshot, policy: Policy, data: st.DataObject) -> None:
     """Whatever has ended, and whoever waits no more, since it was sorted first."""
     plan = solve(snapshot, policy, None)

@@ -112,6 +112,7 @@ def test_fields_are_told_in_words() -> None:
     fields = (
         FieldChange("ordering.strict", "False", "True"),
         FieldChange("quota[A.b[C]].perUser", "4", None),
+        FieldChange("users.weights[Ada]", "2", "3"),
         FieldChange("stopPolicy", None, "Hold"),
     )
     documents = (
@@ -120,9 +121,10 @@ def test_fields_are_told_in_words() -> None:
         DocumentChange("SchedulingPolicy", "changed", (FieldChange("solver.timeLimit", "5s", "9s"),)),
     )
     lines = text(outline_of(msgspec.structs.replace(unchanged(), documents=documents), PATHS, str)).splitlines()
-    assert lines[4:9] == [
+    assert lines[4:10] == [
         "  queue research/vision: ordering strict False → True",
         "  queue research/vision: at most per user A.b[C] not set (was 4)",
+        "  queue research/vision: weight of user Ada 2 → 3",
         "  queue research/vision: stop policy Hold (was not set)",
         "  MIG geometry small is removed",
         "  scheduling policy: solver time limit 5s → 9s",

@@ -51,6 +51,15 @@ def test_a_node_that_changes_racks_and_a_role_that_changes() -> None:
     ]
 
 
+def test_weights_of_users_are_told_by_their_names() -> None:
+    """Also of one who is called as a field is."""
+    shared = "Queue\nmetadata: {name: u}\nspec: {users: {fairShare: true, weights: {Ada: 2, name: %s}}}\n"
+    before, after = (compiled(policies__u=shared % weight) for weight in (2, 3))
+    assert list(document_changes(before, after)) == [
+        DocumentChange("Queue u", "changed", (FieldChange("users.weights[name]", "2", "3"),), "policies/u.yaml:3")
+    ]
+
+
 def test_a_document_that_is_gone_says_where_it_stood() -> None:
     before = compiled(
         policies__a=ACCESS % "viewer", policies__other="Queue\nmetadata: {name: other}\nspec: {weight: 2}\n"
