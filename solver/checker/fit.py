@@ -60,7 +60,7 @@ def _misfit(
 
 
 def _missed_inside(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]) -> float:
-    """For each level that groups together, groups and bundles prefer and miss, their milli-GPU; of gangs without GPUs their tasks."""
+    """The milli-GPU of groups and bundles, once for each level that they prefer and miss; of gangs without GPUs their tasks."""
     has_gpus, missed = any(task.gpus for task in tasks), 0.0
     for levels, which in _preferring(job, tasks):
         for level in levels:

@@ -7,7 +7,7 @@ leaves for those for whom it may leave: for each set of jobs there is a row abou
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil

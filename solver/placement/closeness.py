@@ -203,7 +203,7 @@ def _in_one_domain(
     manner: Manner,
     begun: Sequence[int],
 ) -> Chosen:
-    """Nodes for so many tasks in one domain of a level, with those that are there; of the domain that takes most where none takes all.
+    """Nodes for so many tasks in one domain of a level; in the one that takes most where none takes all.
 
     `begun`: the nodes of earlier tasks of the bundle.
     """

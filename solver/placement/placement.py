@@ -328,7 +328,7 @@ class _Gang:
         domain: Domain | None,
         manners: Manners,
     ) -> Found | None:
-        """Groups in one domain, as close as they wish if that can be; `at_first`: by group the slots of nodes before any was placed."""
+        """Groups in one domain, as close as they wish if that can be. `at_first`: by group the slots before any was placed."""
         for level in known.wishes if known else ():
             found = self._place_company_in_one(level, places, at_first, domain, manners)
             if found is not None:

@@ -212,5 +212,6 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
             return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}{there}"
         if self.beside:
             others = f"group{'s' if len(self.beside) > 1 else ''} {' and '.join(self.beside)}"
-            return f"group {self.group} needs {wanted} in one {self.level} with {others}; none of the empty cluster has room for all"
+            room = "none of the empty cluster has room for all"
+            return f"group {self.group} needs {wanted} in one {self.level} with {others}; {room}"
         return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks{there}"

@@ -130,7 +130,8 @@ def missing_tasks(
 ) -> list[StartCandidate]:
     """The tasks by which running gangs could grow inside their guarantees, each as a job that waits, in the order of the gangs.
 
-    Bundles, spreads and groups that keep together are left out: they grow on what is free alone. `room` knows the domains in which others have to stay.
+    Bundles, spreads and groups that keep together are left out: they grow on what is free alone. `room` knows the domains in which
+    others have to stay.
     """
     in_line, headroom = queues_in_line(candidates, started), QuotaHeadroom(shares)
     able = [
