@@ -29,7 +29,9 @@ def _group_problems(job: Declaration[JobSpec], at: Path, group: TaskGroup) -> It
         yield from _wish_problems(job, at, own.preferred, own.required)
         for place, bundle in _written(at, own):
             if bundle.within and not is_wider(own.required, bundle.within):
-                message = f"all tasks of the group {group.name} are in one {own.required}, and bundles of them in one {bundle.within}"
+                message = (
+                    f"all tasks of {group.name} are in one {own.required}, and bundles of them in one {bundle.within}"
+                )
                 fix = f"Delete the bundle, or name a level closer than {own.required}."
                 yield job.problem(place, "bundles-of-one", message, fix)
     yield from _bundle_problems(job, at, own)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from solver.capacity.reserved_view import Against
 from solver.model.shape import Shape
-from solver.model.workload import Bundled, Company, QueueName, TopologyRequest
+from solver.model.workload import Bundled, KeptGroups, QueueName, TopologyRequest
 from solver.queueing.demand import StartCandidate, SubLayer
 from solver.quota.options import Option
 
@@ -21,7 +21,7 @@ class JobClass:
     """Candidates that are exchangeable up to their place in the queue; `members` in that order.
 
     `extra`: by how many tasks each group may grow beyond what it has in `groups`. `bundles`: how the tasks of each group have to
-    keep together, the largest bundles first. `companies`: groups that have to keep to one domain of a level, by their numbers.
+    keep together, the largest bundles first. `kept_groups`: groups that have to keep to one domain of a level, by their numbers.
     """
 
     queue: QueueName
@@ -30,7 +30,7 @@ class JobClass:
     groups: tuple[Group, ...]
     extra: tuple[int, ...]
     bundles: tuple[Bundled, ...]
-    companies: tuple[Company, ...]
+    kept_groups: tuple[KeptGroups, ...]
     topology: TopologyRequest
     options: tuple[Option, ...]
     members: tuple[StartCandidate, ...]
@@ -80,4 +80,4 @@ def _class(members: tuple[StartCandidate, ...]) -> JobClass:
     bundles = tuple(spec.kept_in_bundles(group) for group in spec.task_groups)
     topology = spec.effective_topology
     of_class = spec.queue, first.sub_layer, first.band
-    return JobClass(*of_class, groups, extra, bundles, spec.companies, topology, first.options, members)
+    return JobClass(*of_class, groups, extra, bundles, spec.kept_groups, topology, first.options, members)

@@ -202,10 +202,10 @@ def _flows_of(
                 (kind, domains[0]) for kind, _ in formulation.kinds_of(way) if number == _first_with_gpus(start)
             )
             continue
-        company = formulation.company_of(way, number)
-        if company:
-            if number == formulation.first_with_gpus(way, company):
-                yield formulation.kind_of_company(way, company), domains[0]
+        groups = formulation.groups_with(way, number)
+        if groups:
+            if number == formulation.first_with_gpus(way, groups):
+                yield formulation.kind_of_groups(way, groups), domains[0]
             continue
         first = 0
         for kind, times in formulation.kinds_of_group(way, number):
@@ -237,8 +237,8 @@ def _kinds_of_tasks(way: Way, number: int, least: int, formulation: Formulation)
     if formulation.kept_at(way):
         ((kind, _),) = formulation.kinds_of(way)
         yield from [kind] * least
-    elif company := formulation.company_of(way, number):
-        yield from [formulation.kind_of_company(way, company)] * least
+    elif groups := formulation.groups_with(way, number):
+        yield from [formulation.kind_of_groups(way, groups)] * least
     else:
         for kind, times in formulation.kinds_of_group(way, number):
             yield from [kind] * times * kind.parts[0][2]

@@ -28,7 +28,7 @@ from solver.milp.ways import DemandColumn, FlowKind, GrowthColumn, Part, Way, by
 from solver.model.cluster import LEVELS, GpuType, Level, is_wider
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
-from solver.model.workload import Company, TopologyRequest
+from solver.model.workload import KeptGroups, TopologyRequest
 from solver.placement.starts import ENTITLED, FAIR, FIT, LEFTOVER, TYPE_WEIGHT, Segment, misfit
 from solver.placement.strain import ladder
 from solver.policy.tree import QuotaLine
@@ -98,26 +98,26 @@ class Formulation:
                 yield FlowKind(way.level, None, parts, self.classes[way.job_class].against), 1
         else:
             for group in range(len(way.option.gpu_types)):
-                company = self.company_of(way, group)
-                if company is None:
+                kept = self.groups_with(way, group)
+                if kept is None:
                     yield from self.kinds_of_group(way, group)
-                elif group == self.first_with_gpus(way, company):
-                    yield self.kind_of_company(way, company), 1
+                elif group == self.first_with_gpus(way, kept):
+                    yield self.kind_of_groups(way, kept), 1
 
-    def company_of(self, way: Way, group: int) -> Company | None:
+    def groups_with(self, way: Way, group: int) -> KeptGroups | None:
         """The groups with which a group flows as one, where the gang does not; None: it flows by itself."""
-        known = next((each for each in self.classes[way.job_class].companies if group in each.groups), None)
+        known = next((each for each in self.classes[way.job_class].kept_groups if group in each.groups), None)
         return None if known is None or is_wider(known.level, self.cells.level) else known
 
-    def kind_of_company(self, way: Way, company: Company) -> FlowKind:
+    def kind_of_groups(self, way: Way, kept: KeptGroups) -> FlowKind:
         """What groups that keep to one domain, some of which have GPUs, send into a cell."""
-        parts = tuple(self._parts(way, company.groups))
-        return FlowKind(company.level, way.pool, parts, self.classes[way.job_class].against)
+        parts = tuple(self._parts(way, kept.groups))
+        return FlowKind(kept.level, way.pool, parts, self.classes[way.job_class].against)
 
     @staticmethod
-    def first_with_gpus(way: Way, company: Company) -> int | None:
+    def first_with_gpus(way: Way, kept: KeptGroups) -> int | None:
         """The first of some groups that has GPUs."""
-        return next((group for group in company.groups if way.option.gpu_types[group] is not None), None)
+        return next((group for group in kept.groups if way.option.gpu_types[group] is not None), None)
 
     def kinds_of_group(self, way: Way, group: int) -> Iterable[tuple[FlowKind, int]]:
         """What the tasks of one group send into cells, in the order of their indexes, where the gang does not flow as one.

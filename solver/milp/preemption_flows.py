@@ -10,7 +10,7 @@ from typing import NamedTuple
 from solver.capacity.reserved_view import Against
 from solver.model.cluster import GpuType, Level, SpreadLevel
 from solver.model.shape import Shape
-from solver.model.workload import Company, JobSpec
+from solver.model.workload import JobSpec, KeptGroups
 from solver.quota.options import Option
 
 
@@ -96,7 +96,7 @@ class PlacedJobs:
                 mine, kept = _of_group(column, spec, number, slot, count, is_tied=level is not None)
                 flows += mine
                 bundles += kept
-        together = (*_companies(level, spec, flows), *bundles)
+        together = (*_whole_groups(level, spec, flows), *bundles)
         return cls(column, tuple(flows), together, tuple(_kept_apart(spec, flows)))
 
     @property
@@ -112,7 +112,7 @@ class PlacedJobs:
 
 def is_kept_near_or_apart(spec: JobSpec) -> bool:
     """Whether tasks have to be together, or apart, otherwise than in one domain all of them."""
-    return bool(spec.topology.spread or spec.companies) or any(
+    return bool(spec.topology.spread or spec.kept_groups) or any(
         spec.kept_in_bundles(group) or group.topology.spread for group in spec.task_groups
     )
 
@@ -123,7 +123,7 @@ def _of_group(
     """What the tasks of one group are, and how they keep together: whole bundles, then what is left, in smaller ones."""
     group = spec.task_groups[number]
     bundles = [bundle for bundle in spec.kept_in_bundles(group) if min(bundle[0], count) > 1]
-    is_tied = is_tied or bool(spec.topology.spread) or any(number in company.groups for company in spec.companies)
+    is_tied = is_tied or bool(spec.topology.spread) or any(number in known.groups for known in spec.kept_groups)
     if not bundles:
         tied = (column, number) if group.topology.spread else (column,) if is_tied else None
         return [Flow(number, TaskKind(slot, tied), count)], []
@@ -147,14 +147,14 @@ def _of_group(
     return list(by_size.values()), kept
 
 
-def _companies(level: Level | None, spec: JobSpec, flows: Sequence[Flow]) -> Iterator[KeptTogether]:
+def _whole_groups(level: Level | None, spec: JobSpec, flows: Sequence[Flow]) -> Iterator[KeptTogether]:
     """All tasks, and those of groups that keep to one domain."""
-    together = [Company(tuple(range(len(spec.task_groups))), level)] if level else []
-    for company in (*together, *spec.companies):
+    together = [KeptGroups(tuple(range(len(spec.task_groups))), level)] if level else []
+    for known in (*together, *spec.kept_groups):
         tasks = Counter[TaskKind]()
         for flow in flows:
-            tasks[flow.kind] += flow.tasks if flow.group in company.groups else 0
-        yield KeptTogether(1, +tasks, company.level)
+            tasks[flow.kind] += flow.tasks if flow.group in known.groups else 0
+        yield KeptTogether(1, +tasks, known.level)
 
 
 def _kept_apart(spec: JobSpec, flows: Sequence[Flow]) -> Iterator[KeptApart]:

@@ -223,4 +223,4 @@ def closest_cell_level(classes: Sequence[JobClass]) -> Level:
 def _asked(classes: Sequence[JobClass]) -> set[Level]:
     asked = {level for known in classes for level in known.topology.levels}
     asked |= {level for known in classes for bundles in known.bundles for _, level in bundles}
-    return asked | {company.level for known in classes for company in known.companies}
+    return asked | {kept.level for known in classes for kept in known.kept_groups}

@@ -69,7 +69,7 @@ Bundled = tuple[tuple[int, Level], ...]
 """Bundles that have to be together: how many tasks, and the level of which they share a domain; the largest first."""
 
 
-class Company(NamedTuple):
+class KeptGroups(NamedTuple):
     """Task groups of a job, by their numbers, that have to be together in one domain of a level."""
 
     groups: tuple[int, ...]
@@ -320,11 +320,11 @@ class JobSpec(Document, frozen=True):
         )
 
     @property
-    def companies(self) -> tuple[Company, ...]:
+    def kept_groups(self) -> tuple[KeptGroups, ...]:
         """The groups that have to be together."""
         numbers = {group.name: number for number, group in enumerate(self.task_groups)}
         return tuple(
-            Company(tuple(sorted(numbers[name] for name in known.groups if name in numbers)), known.within)
+            KeptGroups(tuple(sorted(numbers[name] for name in known.groups if name in numbers)), known.within)
             for known in self.topology.together
             if known.within
         )
@@ -341,7 +341,7 @@ class JobSpec(Document, frozen=True):
         )
 
     @property
-    def without_companies(self) -> JobSpec:
+    def without_together(self) -> JobSpec:
         """The same job, whose groups may be apart."""
         return msgspec.structs.replace(self, topology=msgspec.structs.replace(self.topology, together=()))
 

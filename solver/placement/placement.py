@@ -302,8 +302,8 @@ class _Gang:
         # Groups compete for the same nodes: what the first take is taken while the others are tried.
         at_first, found = [offer.slots.copy() for offer in self.offers], Found()
         with self.room.trying():
-            for known, places in self._companies():
-                chosen = self._place_company(known, places, at_first, domain, manners)
+            for known, places in self._kept_groups():
+                chosen = self._place_kept_groups(known, places, at_first, domain, manners)
                 if chosen is None:
                     return None
                 for group, hosts in chosen:
@@ -311,16 +311,16 @@ class _Gang:
                 found += chosen
         return found
 
-    def _companies(self) -> Iterator[tuple[Together | None, list[int]]]:
+    def _kept_groups(self) -> Iterator[tuple[Together | None, list[int]]]:
         """The groups that keep to one domain, by their places among all; each other group by itself. The hardest first."""
         known = [self.spec.together_of(self.spec.task_groups[group.number]) for group, _ in self.groups]
-        for place, company in enumerate(known):
-            if company is None:
+        for place, kept in enumerate(known):
+            if kept is None:
                 yield None, [place]
-            elif company not in known[:place]:
-                yield company, [other for other in range(place, len(known)) if known[other] == company]
+            elif kept not in known[:place]:
+                yield kept, [other for other in range(place, len(known)) if known[other] == kept]
 
-    def _place_company(
+    def _place_kept_groups(
         self,
         known: Together | None,
         places: Sequence[int],
@@ -330,14 +330,14 @@ class _Gang:
     ) -> Found | None:
         """Groups in one domain, as close as they wish if that can be. `at_first`: by group the slots before any was placed."""
         for level in known.wishes if known else ():
-            found = self._place_company_in_one(level, places, at_first, domain, manners)
+            found = self._place_groups_in_one(level, places, at_first, domain, manners)
             if found is not None:
                 return found
         if known and known.within:
-            return self._place_company_in_one(known.within, places, at_first, domain, manners)
+            return self._place_groups_in_one(known.within, places, at_first, domain, manners)
         return self._place_side_by_side(places, at_first, domain, manners)
 
-    def _place_company_in_one(
+    def _place_groups_in_one(
         self, level: Level, places: Sequence[int], at_first: Sequence[Counts], domain: Domain | None, manners: Manners
     ) -> Found | None:
         """Groups in one domain of a level, the one left fullest in which they find place."""

@@ -22,7 +22,7 @@ from solver.model.quantities import MILLI_PER_GPU, Cpu, Instant, Memory, MilliGp
 from solver.model.round_cache import CachedResults, RoundCache
 from solver.model.shape import MigShape, Shape, SharedShape
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Company, Job, JobSpec, QueueName, TaskGroup
+from solver.model.workload import Job, JobSpec, KeptGroups, QueueName, TaskGroup
 from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.plan.mig_reasons import MigHasNoPeers
@@ -258,10 +258,10 @@ class Gate:
         level = spec.effective_topology.required
         fits = [(self._tasks_that_fit(spec, option, number, level), number) for number in range(len(spec.task_groups))]
         tasks, number = min(fits, key=lambda fit: fit[0] / spec.task_groups[fit[1]].least)
-        company = self._company_in_the_way(spec, option, level)
-        if company:
-            number = max(company.groups, key=lambda group: (option.shapes[group].cost, spec.task_groups[group].least))
-            tasks, level = self._tasks_that_fit(spec, option, number, company.level), company.level
+        kept = self._groups_in_the_way(spec, option, level)
+        if kept:
+            number = max(kept.groups, key=lambda group: (option.shapes[group].cost, spec.task_groups[group].least))
+            tasks, level = self._tasks_that_fit(spec, option, number, kept.level), kept.level
         group, shape, gpu_type = spec.task_groups[number], option.shapes[number], option.gpu_types[number]
         usable = self.empty.usable(shape, gpu_type)
         return NeverFits(
@@ -277,16 +277,14 @@ class Gate:
             nodes_allowed=int(self.empty.sets[group.nodes].sum()) if group.nodes else 0,
             host=self._too_little_host(shape, gpu_type),
             resource=self._too_little_of(shape, gpu_type),
-            beside=tuple(spec.task_groups[other].name for other in company.groups if other != number)
-            if company
-            else (),
+            beside=tuple(spec.task_groups[other].name for other in kept.groups if other != number) if kept else (),
         )
 
-    def _company_in_the_way(self, spec: JobSpec, option: Option, level: Level | None) -> Company | None:
+    def _groups_in_the_way(self, spec: JobSpec, option: Option, level: Level | None) -> KeptGroups | None:
         """The first groups that find no place together, in a job that would, were they apart."""
-        if level is not None or not spec.companies or not has_place(self.empty, spec.without_companies, option):
+        if level is not None or not spec.kept_groups or not has_place(self.empty, spec.without_together, option):
             return None
-        return spec.companies[0]
+        return spec.kept_groups[0]
 
     def _too_little_host(self, shape: Shape, gpu_type: GpuType | None) -> TooLittleHost | None:
         """Where a node would do for a task by its GPUs, and none does by its CPU and memory too."""

@@ -64,9 +64,9 @@ class Shortage:
         yield from scattered
         apart = [] if short or scattered else list(_kept_apart(room, spec, option))
         yield from apart
-        companies = [] if short or scattered or apart else list(_companies_apart(room, spec, option, milli_free))
-        yield from companies
-        nothing_else = not (short or scattered or apart or companies)
+        together = [] if short or scattered or apart else list(_groups_apart(room, spec, option, milli_free))
+        yield from together
+        nothing_else = not (short or scattered or apart or together)
         if spec.effective_topology.required or nothing_else:
             domain = _roomiest_domain(room, spec, option, milli_free)
             if domain.best_free < domain.wanted or nothing_else:
@@ -120,13 +120,11 @@ def _torn_bundles(room: FreeCapacity, offer: Offer, spec: JobSpec, number: int) 
             return
 
 
-def _companies_apart(room: FreeCapacity, spec: JobSpec, option: Option, milli_free: Ints) -> Iterator[Topology]:
+def _groups_apart(room: FreeCapacity, spec: JobSpec, option: Option, milli_free: Ints) -> Iterator[Topology]:
     """Groups that find no place together, where the job would have one if they were apart: those for which no domain has room."""
-    if not spec.companies or not has_place(room, spec.without_companies, option):
+    if not spec.kept_groups or not has_place(room, spec.without_together, option):
         return
-    found = [
-        _roomiest_domain(room, spec, option, milli_free, company.level, company.groups) for company in spec.companies
-    ]
+    found = [_roomiest_domain(room, spec, option, milli_free, kept.level, kept.groups) for kept in spec.kept_groups]
     short = [reason for reason in found if reason.best_free < reason.wanted]
     yield from short or found
 
