@@ -109,7 +109,9 @@ def telling_extent(world: Snapshot, plan: Plan) -> Plan:
     """The plan, with the verdict that suits where its gang lies."""
     nodes, bind = {known.name: known for known in world.nodes}, bind_of(plan)
     (spec,) = (known.spec for known in world.jobs if known.name == bind.job)
-    extent = extent_of(spec, [nodes[task.node] for task in bind.tasks])
+    extent = extent_of(
+        spec, [nodes[task.node] for task in bind.tasks], [(task.group, task.index) for task in bind.tasks]
+    )
     told = (msgspec.structs.replace(v, extent=extent) if isinstance(v, Starts) else v for v in plan.verdicts)
     return msgspec.structs.replace(plan, verdicts=tuple(told))
 
