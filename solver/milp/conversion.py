@@ -78,7 +78,8 @@ def point_of(starts: Sequence[JobStart], formulation: Formulation, program: Prog
         way = _way_of(start, class_of[start.candidate.job.name], formulation, capacity)
         values[formulation.ways[way]] += 1
         for growth, column in _growth_of(way, formulation):
-            values[column] += start.tasks[growth.group] - start.candidate.job.spec.task_groups[growth.group].least
+            group = start.candidate.job.spec.task_groups[growth.group]
+            values[column] += (start.tasks[growth.group] - group.least) // group.replica_step
         for column in _flow_columns(start, way, formulation, capacity):
             values[column] += 1
         for opened in _opened(start, divided):
@@ -202,6 +203,11 @@ def _flows_of(
                 (kind, domains[0]) for kind, _ in formulation.kinds_of(way) if number == _first_with_gpus(start)
             )
             continue
+        groups = formulation.groups_with(way, number)
+        if groups:
+            if number == formulation.first_with_gpus(way, groups):
+                yield formulation.kind_of_groups(way, groups), domains[0]
+            continue
         first = 0
         for kind, times in formulation.kinds_of_group(way, number):
             for _ in range(times):
@@ -232,6 +238,8 @@ def _kinds_of_tasks(way: Way, number: int, least: int, formulation: Formulation)
     if formulation.kept_at(way):
         ((kind, _),) = formulation.kinds_of(way)
         yield from [kind] * least
+    elif groups := formulation.groups_with(way, number):
+        yield from [formulation.kind_of_groups(way, groups)] * least
     else:
         for kind, times in formulation.kinds_of_group(way, number):
             yield from [kind] * times * kind.parts[0][2]
@@ -257,7 +265,10 @@ def _decided(values: Floats, formulation: Formulation) -> Iterable[ProgramStart]
         members = iter(job_class.members)
         for way in formulation.ways_of_class(number):
             served = islice(members, round(values[formulation.ways[way]]))
-            growing = {growth.group: round(values[column]) for growth, column in _growth_of(way, formulation)}
+            growing = {
+                growth.group: round(values[column]) * formulation.step_of(way, growth.group)
+                for growth, column in _growth_of(way, formulation)
+            }
             for candidate in served:
                 tasks = _share_of(growing, candidate.job.spec)
                 yield ProgramStart(candidate, way.option, way.level, hints.of(way), tasks)
