@@ -31,7 +31,7 @@ def size_of(spec: JobSpec) -> str:
 def _size(groups: list[tuple[int, Shape]]) -> str:
     gpus = MilliGpu(sum(tasks * shape.cost for tasks, shape in groups))
     # What part of a GPU these are depends on the type that they get.
-    instances = sum(tasks for tasks, shape in groups if shape.mig is not None)
+    instances = sum(tasks * shape.devices for tasks, shape in groups if shape.mig is not None)
     by_memory = sum(tasks for tasks, shape in groups if shape.gpu_memory is not None)
     parts = (
         count(sum(tasks for tasks, _ in groups), "task"),
@@ -67,13 +67,17 @@ def shape_words(shape: Shape) -> str:
         f"{count(shape.gpus, 'GPU')}{types}" if shape.gpus else "",
         f"{shape.gpu_fraction} of a GPU{types}" if shape.gpu_fraction is not None else "",
         f"{shape.gpu_memory} of a GPU's memory{types}" if shape.gpu_memory is not None else "",
-        f"a MIG instance {shape.mig}{types}" if shape.mig is not None else "",
+        f"{_instances(shape)}{types}" if shape.mig is not None else "",
         f"{shape.cpu} CPU cores" if shape.cpu else "",
         f"{shape.memory} memory" if shape.memory else "",
         # Each pod takes a place: only more than that is worth a word.
         *(in_words(*each) for each in shape.resources.items() if each != (PLACES, 1)),
     )
     return ", ".join(part for part in parts if part) or "no resources of its own"
+
+
+def _instances(shape: Shape) -> str:
+    return f"a MIG instance {shape.mig}" if shape.devices == 1 else f"{shape.devices} MIG instances {shape.mig}"
 
 
 def devices_of(task: TaskPlacement) -> str:

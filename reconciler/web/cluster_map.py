@@ -16,7 +16,6 @@ from solver.model.document import Document
 from solver.model.inflight import Reservation, StopPurpose
 from solver.model.mig import mig_model
 from solver.model.mig_layout import model_of_type
-from solver.model.pledges import gpus_of
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, JobSpec, TaskPlacement
@@ -210,7 +209,7 @@ class _Holders:
             number = self._numbers[job.name]
             for task in job.placement:
                 why = self._why_it_leaves(job, task)
-                for device in gpus_of(task):
+                for device in task.on_gpus:
                     if device not in at:
                         continue  # Its node is gone.
                     if task.mig is None and task.share is None:
@@ -250,7 +249,7 @@ def _kept(
     keeping += [(PROMISED, each.job, each.tasks) for each in snapshot.in_flight.nominations]
     for kind, holder, tasks in keeping:
         for task in tasks:
-            for device in gpus_of(task):
+            for device in task.on_gpus:
                 if device in at:
                     kept[at[device]], keeper[at[device]] = kind, numbers[holder]
     return kept, keeper

@@ -153,7 +153,7 @@ def held_parts(snapshot: Snapshot, nodes: Collection[NodeName]) -> Parts:
 
 
 def _with_gpus(task: TaskPlacement) -> tuple[DeviceId, ...]:
-    return (*task.devices, task.mig.gpu) if task.mig else task.devices
+    return (*task.devices, *task.on_gpus) if task.mig else task.devices
 
 
 def in_the_way(

@@ -197,8 +197,7 @@ class FreeCapacity(FreeResources):
                 freed = MILLI_PER_GPU if task.share is None else task.share
                 self.shared[node] = without_share(self.shared[node], device, freed)
             free.difference_update(gpu.device for gpu in self.shared[node])
-        if task.mig and self.partitions.give_back(node, task.mig):
-            free.add(task.mig.gpu)
+        free.update(slot.gpu for slot in task.slots if self.partitions.give_back(node, slot))
         self.free_devices[node] = [device for device in healthy if device in free]
         self.free_gpus[node] = len(self.free_devices[node])
 
@@ -225,7 +224,7 @@ class FreeCapacity(FreeResources):
         node = self.index[task.node]
         whole = set(self.free_devices[node])
         if task.mig is not None:
-            return self.partitions.offers(node, task.mig, whole)
+            return self.partitions.offers_all(node, task.slots, whole)
         divided = set(task.devices) - whole
         if not divided or self.partitions.could_be_whole(node, divided):
             return True
@@ -242,13 +241,13 @@ class FreeCapacity(FreeResources):
         self._take_beside(node, shape, 1)
         if task.share is not None or node in self.shared:
             self._hold_share(node, task, domain)
-        if task.mig is not None and is_new:
-            self.partitions.hold(node, task.mig)
-        elif task.mig is not None:
-            self._confirm(node, (task.mig,))
+        for slot in task.slots if is_new else ():
+            self.partitions.hold(node, slot)
+        if task.mig is not None and not is_new:
+            self._confirm(node, task.slots)
         for device in task.devices if node in self.partitions.rules else ():
             self.partitions.drop(node, device, counted=is_new)
-        self._not_free(node, {*task.devices, *((task.mig.gpu,) if task.mig else ())})
+        self._not_free(node, {*task.devices, *task.on_gpus})
 
     def hold_all(self, held: Mapping[int, Sequence[Held]]) -> None:
         """All that is held on these nodes, on which nothing is held yet."""
@@ -292,7 +291,7 @@ class FreeCapacity(FreeResources):
             self.free_beside.take(node, resources.items(), 1)
         devices = {device for task, _, _ in tasks for device in task.devices}
         self.free_devices[node] = [device for device in self.free_devices[node] if device not in devices]
-        if slots := [task.mig for task, _, _ in tasks if task.mig is not None]:
+        if slots := [slot for task, _, _ in tasks for slot in task.slots]:
             self._confirm(node, slots)
 
     def _confirm(self, node: int, slots: Sequence[MigSlot]) -> None:

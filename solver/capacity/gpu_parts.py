@@ -63,16 +63,17 @@ class SharedSlots(NamedTuple):
 
 
 class Instances(NamedTuple):
-    """Tasks on MIG instances of a profile of a model, `fresh`: where GPUs are changed for it."""
+    """Tasks on so many MIG instances each of a profile of a model, `fresh`: where GPUs are changed for it."""
 
     model: str
     profile: str
     fresh: bool
+    devices: int = 1
 
     def at(self, parts: GpuParts, node: int) -> int:
         """How many fit on one node."""
         counted = parts.partitions.counted(node, self.model, self.profile, parts.devices[node] if self.fresh else None)
-        return counted.as_it_is + sum(counted.gains)
+        return (counted.as_it_is + sum(counted.gains)) // self.devices
 
     def possible(self, parts: GpuParts) -> Mask:
         """Where some may ever fit."""

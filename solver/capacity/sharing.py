@@ -73,6 +73,7 @@ class Sharing:
             shape.memory,
             mig=shape.mig,
             resources=shape.resources,
+            devices=shape.devices,
             model=name,
             milli=milli,
         )

@@ -80,9 +80,9 @@ def charged_to(snapshot: Snapshot, types: Mapping[NodeName, GpuType]) -> Iterato
 
 
 def _milli(task: TaskPlacement) -> int:
-    """What one task counts: an instance its slices, a part of a GPU that part, else its GPUs."""
+    """What one task counts: each instance its slices, a part of a GPU that part, else its GPUs."""
     if task.mig is not None:
-        return int(task.mig.cost)
+        return sum(int(slot.cost) for slot in task.slots)
     return MILLI_PER_GPU * len(task.devices) if task.share is None else int(task.share)
 
 

@@ -275,7 +275,7 @@ class PreemptionPlaces:
             gained = 0 if slot.still else self._gpus_gained(node)
             fits.append((int(room.free_gpus[node]) + gained + self.instances.could_be_whole(node)) // shape.gpus)
         if isinstance(shape, MigShape):
-            fits.append(self.instances.most(node, Profile.of(shape), still=slot.still))
+            fits.append(self.instances.most(node, Profile.of(shape), still=slot.still) // shape.devices)
         for name, need in shape.beside.items():
             if need:
                 left = int(room.free_beside[name][node]) + sum(release.beside.get(name, 0) for release in freed)

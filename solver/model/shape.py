@@ -18,7 +18,8 @@ class Shape(Document, frozen=True):
     """What one task needs. `gpu_types` in order of preference; empty means any type.
 
     Of GPUs at most one of four: `gpus` whole ones, `gpu_fraction` of one, as much of one as has `gpu_memory`, or a `mig`
-    instance of that profile. `min_gpu_memory`: each GPU, whole or not, has at least so much memory altogether; None: any will do.
+    instance of that profile. `devices`: of how many such instances, all on one node; 1 where it asks for none.
+    `min_gpu_memory`: each GPU, whole or not, has at least so much memory altogether; None: any will do.
     `node_labels`: the node has all of these labels, each as KEY=VALUE. `resources`: what it takes of what else nodes have.
     """
 
@@ -32,6 +33,7 @@ class Shape(Document, frozen=True):
     min_gpu_memory: Memory | None = None
     node_labels: tuple[str, ...] = ()
     resources: Amounts = NONE
+    devices: int = 1
 
     @property
     def beside(self) -> dict[str, int]:
@@ -130,12 +132,12 @@ class SharedShape(ServedShape, frozen=True):
 
 
 class MigShape(ServedShape, frozen=True):
-    """A shape with its MIG profile settled: that of one `model`, which takes `milli` of a GPU (0: there is no such profile)."""
+    """A shape with its MIG profile settled: that of one `model`, each instance `milli` of a GPU (0: there is no such profile)."""
 
     model: str = ""
     milli: int = 0
 
     @property
     def cost(self) -> MilliGpu:
-        """What a task is charged: its part of the GPU's memory slices."""
-        return MilliGpu(self.milli)
+        """What a task is charged: the part of a GPU's memory slices that each of its instances has."""
+        return MilliGpu(self.milli * self.devices)

@@ -113,8 +113,8 @@ def _of_room(reason: AnyReason) -> str:
             return f"another {level} with room for {_tasks_left(reason)}"
         case GuaranteeFragmented(gpu_type=gpu_type):
             return f"{gpu_type} free in the shape that it asks for"
-        case MigGeometryReason(gpu_type=gpu_type, profile=profile, tasks=tasks, fit_as_it_is=fit):
-            return f"{tasks - fit} more of {profile or 'whole GPUs'} on {gpu_type}"
+        case MigGeometryReason(gpu_type=gpu_type, tasks=tasks, fit_as_it_is=fit):
+            return f"{tasks - fit} more of {reason.each or 'whole GPUs'} on {gpu_type}"
         case _:
             return ""
 

@@ -26,6 +26,11 @@ def count(number: float, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def instances(profile: str, devices: int) -> str:
+    """MIG instances as a layout writes them: `1g.10gb`, or `2x 1g.10gb`."""
+    return profile if devices == 1 else f"{devices}x {profile}"
+
+
 def at(origin: str) -> str:
     """The place in Git, where it is known."""
     return f" ({origin})" if origin else ""

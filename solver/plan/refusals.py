@@ -9,7 +9,7 @@ from solver.model.cluster import GpuType, Level
 from solver.model.document import Document
 from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import QueueName
-from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, did_you_mean, some_of
+from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, did_you_mean, instances, some_of
 
 
 class UnknownName(Reason, frozen=True, tag="unknown-name"):
@@ -176,7 +176,8 @@ class TooLittleResource(Document, frozen=True):
 class NeverFits(Reason, frozen=True, tag="never-fits"):
     """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task.
 
-    `profile`: the MIG profile that each task asks for. `node_set`: the only nodes that its tasks may be on, if it is limited.
+    `profile`: the MIG profile that each task asks for, `devices` times. `node_set`: the only nodes that its tasks may be on, if
+    it is limited.
     `host`: where no node has the CPU and memory that one task asks for; `resource`: or not so much of another resource.
     """
 
@@ -192,6 +193,7 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     nodes_allowed: int = 0
     host: TooLittleHost | None = None
     resource: TooLittleResource | None = None
+    devices: int = 1
 
     def __str__(self) -> str:
         there = among(self.node_set, self.nodes_allowed)
@@ -205,7 +207,8 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
         wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else count(self.tasks, "task")
         where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
         if self.profile:
-            wanted = f"{self.tasks} x {self.profile} of {self.gpu_type}"
+            each = f"{self.tasks} x" if self.devices == 1 else f"{count(self.tasks, 'task')} on"
+            wanted = f"{each} {instances(self.profile, self.devices)} of {self.gpu_type}"
         elif self.gpus_per_task > self.largest_task:
             return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}{there}"
         return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks{there}"

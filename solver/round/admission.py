@@ -269,6 +269,7 @@ class Gate:
             largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
             level=level,
             profile=shape.mig or "",
+            devices=shape.devices,
             node_set=group.nodes,
             nodes_allowed=int(self.empty.sets[group.nodes].sum()) if group.nodes else 0,
             host=self._too_little_host(shape, gpu_type),

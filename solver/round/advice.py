@@ -87,6 +87,8 @@ def _smaller_gang(reason: NeverFits) -> str:
         here = f"Up to {reason.tasks_that_fit} of its tasks would fit there, or let" if reason.tasks_that_fit else "Let"
         return f"{here} group {reason.group} be on more than {count(reason.nodes_allowed, 'node')}."
     if reason.profile and not reason.tasks_that_fit:
+        if reason.devices > 1:
+            return f"No node can have {reason.devices} {reason.profile} at once, with the CPU beside them: ask for fewer devices."
         return f"No layout that the pools of {reason.gpu_type} allow has a {reason.profile}, or no node has the CPU beside it."
     if not reason.profile and reason.gpus_per_task > reason.largest_task:
         return (

@@ -192,7 +192,8 @@ def _too_few_instances(
     )
     left = _changes_left(room, gpu_type)
     name, profile = gpu_type or GpuType(""), shape.mig or ""
-    return MigGeometryReason(group.name, name, profile, group.least, as_it_is, with_changes, at_last, left)
+    fits = (as_it_is, with_changes, at_last)
+    return MigGeometryReason(group.name, name, profile, group.least, *fits, left, shape.devices)
 
 
 def _roomiest_domain(room: FreeCapacity, spec: JobSpec, option: Option, milli_free: Ints) -> Topology:

@@ -292,7 +292,10 @@ def _ways_on(
     rule = room.partitions.rules.get(index)
     if isinstance(shape, MigShape):
         if rule is not None and rule.model == shape.model:
-            for whole, partitioned in set(_instances(shape, rule, gpus, states)):
+            had = {(gpus, states)}
+            for _ in range(shape.devices):
+                had = {after for before in had for after in _instances(shape, rule, *before)}
+            for whole, partitioned in had:
                 yield whole, divided, partitioned, 0
         return
     if gpus >= shape.gpus:

@@ -308,8 +308,8 @@ class _Look:
 def _task_on(task: TaskPlacement) -> PlacedTask:
     if task.mig is None:
         return PlacedTask(task.group, task.index, task.devices, task.gpus)
-    device = task.mig.instance.id_on(task.mig.gpu)
-    return PlacedTask(task.group, task.index, (device,), task.gpus, task.mig.gpu)
+    devices = tuple(slot.instance.id_on(slot.gpu) for slot in task.slots)
+    return PlacedTask(task.group, task.index, devices, task.gpus, task.mig.gpu)
 
 
 def _told(spec: JobSpec) -> JobSpec:

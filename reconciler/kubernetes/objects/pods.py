@@ -107,14 +107,15 @@ def _asked_for(written: bytes, notes: tuple[tuple[str, str], ...]) -> tuple[Shap
     if beyond := [name for name, number in asked.items() if number > most_of(name)]:
         message = f"asks for more than {most_of(beyond[0])} of {beyond[0]}, which no node has"
         return Shape(), (Refusal("too-much", message, "Correct the pod's resources."),)
-    said = dict(notes)
+    said, instances = dict(notes), instances_in(asked)
     shape = Shape(
         gpus=up(asked.get(names.GPU, Fraction(0))),
         cpu=Cpu(up(asked.get("cpu", Fraction(0)), 1000)),
         memory=Memory(up(asked.get("memory", Fraction(0)))),
         gpu_fraction=_milli(said.get(names.KAI_FRACTION)),
         gpu_memory=_gpu_memory(said),
-        mig=next((profile_of(name) for name in sorted(asked) if name.startswith(names.MIG_PREFIX)), None),
+        mig=next(iter(instances), None),
+        devices=next(iter(instances.values()), 1),
         resources=amounts_of({name: up(number) for name, number in asked.items() if not _is_field(name)}),
     )
     return shape, tuple(_gpu_refusals(said, asked))
@@ -126,15 +127,22 @@ def profile_of(resource: str) -> str:
     return profile.removesuffix(".me") + "+me" if profile.endswith(".me") else profile
 
 
+def instances_in(asked: Requests) -> dict[str, int]:
+    """How many MIG instances of each profile these are, by the names of the profiles."""
+    named = ((name, up(number)) for name, number in sorted(asked.items()) if name.startswith(names.MIG_PREFIX))
+    return {profile_of(name): number for name, number in named if number}
+
+
 def _is_field(name: str) -> bool:
     """Whether a shape has a field for it."""
     return name in ("cpu", "memory", names.GPU, names.GPU_SHARED) or name.startswith(names.MIG_PREFIX)
 
 
 def _gpu_refusals(said: Labels, asked: Requests) -> Iterator[Refusal]:
-    instances = sum(number for name, number in asked.items() if name.startswith(names.MIG_PREFIX))
-    if instances > 1:
-        yield Refusal("several-instances", f"asks for {instances} MIG instances in one pod", "Ask for one in each pod.")
+    instances = instances_in(asked)
+    if len(instances) > 1:
+        message = f"asks for MIG instances of several profiles, {' and '.join(instances)}, in one pod"
+        yield Refusal("several-profiles", message, "Ask for instances of one profile in each pod.")
     parts = [key for key in (names.KAI_FRACTION, names.KAI_MEMORY) if key in said]
     if (names.GPU in asked) + bool(instances) + len(parts) > 1:
         yield Refusal(

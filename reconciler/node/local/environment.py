@@ -94,7 +94,7 @@ def _ranks(rank: int, local_rank: int, world: int, master: str, master_port: int
 def _visible(order: StartGang | GrowGang, task: TaskPlacement, device_index: Mapping[DeviceId, int | str]) -> str:
     """Its own devices; of a launcher those that the gang has on its machine, since all ranks there are its children."""
     if task.mig:
-        return str(device_index.get(task.devices[0], ""))
+        return ",".join(str(device_index[device]) for device in task.devices if device in device_index)
     launches = group_of(order, task).launcher
     gang = [each for each in tasks_by_rank(order) if each.mig is None] if launches else [task]
     here = (device for each in gang for device in each.devices if device in device_index)
