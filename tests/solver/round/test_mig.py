@@ -323,6 +323,44 @@ def test_a_fault_is_found(rule: str, geometry: MigGeometry, change: Callable[[Pl
     assert rule in {violation.rule for violation in violations(world, policy, plan)}
 
 
+def several() -> tuple[Snapshot, Policy]:
+    """A GPU with two idle instances of a kind and one of another; a task asks for two of the first."""
+    made = node("n1", 2)
+    instances = (ONE, MigInstance("1g.10gb", 1), THREE)
+    made = msgspec.structs.replace(
+        made, gpus=(msgspec.structs.replace(made.gpus[0], instances=instances), made.gpus[1])
+    )
+    wanted = asking(job("x", "a", 1, 1), "1g.10gb", 2)
+    return snapshot_of(Instant(1), [made], [wanted]), policy_of((Queue(QueueName("a")),), mig=(FREE,))
+
+
+@pytest.mark.parametrize(
+    ("rules", "slots"),
+    [
+        ((), [("n1/0", 0, 125), ("n1/0", 1, 125)]),
+        (("S2",), [("n1/0", 0, 125)]),
+        (("S1", "S2"), [("n1/0", 0, 125), ("n1/0", 0, 125)]),
+        (("S2",), [("n1/0", 0, 125), ("n1/0", 4, 500)]),
+        (("S1",), [("n1/0", 0, 125), ("n1/0", 2, 125)]),
+        (("S1",), [("n1/0", 0, 125), ("n1/1", 0, 125)]),
+        (("S3",), [("n1/0", 0, 125), ("n1/0", 1, 0)]),
+    ],
+)
+def test_each_of_several_instances_is_judged(rules: tuple[str, ...], slots: list[tuple[str, int, int]]) -> None:
+    world, policy = several()
+    plan = solve(world, policy, optimise)
+    assert violations(world, policy, plan) == ()
+    (bind,) = plan.steps
+    assert isinstance(bind, Bind)
+    named = [
+        MigSlot(DeviceId(gpu), MigInstance("3g.40gb" if cost == 500 else "1g.10gb", start), MilliGpu(cost))
+        for gpu, start, cost in slots
+    ]
+    steps = (msgspec.structs.replace(bind, tasks=(bind.tasks[0].on_slots(named),)),)
+    bad = msgspec.structs.replace(plan, steps=steps)
+    assert tuple(sorted({violation.rule for violation in violations(world, policy, bad)})) == rules
+
+
 def test_a_node_that_keeps_its_geometry_gives_what_it_has_and_no_more() -> None:
     world, policy = world_of()
     plan = solve(world, policy, optimise)

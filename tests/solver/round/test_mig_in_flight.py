@@ -84,13 +84,7 @@ def test_nothing_new_is_placed_on_what_is_overdue(world: tuple[Snapshot, Policy]
     lost = {asked.device for asked in overdue.in_flight.repartitions}
     again = solve(overdue, policy, None)
     assert violations(overdue, policy, again) == ()
-    used = {
-        gpu
-        for step in again.steps
-        if isinstance(step, Bind)
-        for task in step.tasks
-        for gpu in task.on_gpus
-    }
+    used = {gpu for step in again.steps if isinstance(step, Bind) for task in step.tasks for gpu in task.on_gpus}
     assert not used & lost
     assert not {step.device for step in again.steps if isinstance(step, Repartition)} & lost
 
