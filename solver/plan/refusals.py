@@ -100,16 +100,28 @@ class NotDivided(Reason, frozen=True, tag="not-divided"):
 
 
 class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
-    """The group asks for more GPU memory than one GPU of the type has. `known` false: the pools do not say how much that is."""
+    """The group asks for more GPU memory than one GPU of the type has. `known` false: the pools do not say how much that is.
+
+    `has`: how much it is; 0: it is not said here. `least`: each of its GPUs is to have as much as is `wanted` altogether, and
+    none of a type that it accepts has; `others` are types that it does not accept and that have as much.
+    """
 
     group: str
     gpu_type: GpuType
     wanted: Memory
     known: bool = True
+    has: Memory = Memory(0)
+    least: bool = False
+    others: tuple[GpuType, ...] = ()
 
     def __str__(self) -> str:
-        has = "has less" if self.known else "has an unknown amount: its NodePool does not declare gpuMemory"
-        return f"group {self.group} asks for {self.wanted} of GPU memory; a {self.gpu_type} {has}"
+        has = (
+            f"has {self.has or 'less'}"
+            if self.known
+            else "has an unknown amount: its NodePool does not declare gpuMemory"
+        )
+        asks = f"needs GPUs with at least {self.wanted} each" if self.least else f"asks for {self.wanted} of GPU memory"
+        return f"group {self.group} {asks}; a {self.gpu_type} {has}"
 
 
 class AboveMax(Reason, frozen=True, tag="above-max"):

@@ -125,6 +125,10 @@ def _other_part(reason: NotDivided | GpuTooSmall | MigHasNoPeers) -> str:
         if reason.by == "mig":
             return f"Ask for whole GPUs, or write a MigGeometry for a pool of {reason.gpu_type}."
         return f"Ask for whole GPUs, or let a SharingPolicy share {reason.gpu_type}: by mps, if the job is latency-critical."
+    if reason.others:
+        return f"Accept {' or '.join(reason.others)} too: those have as much."
+    if reason.least and reason.known:
+        return f"Of a {reason.gpu_type} up to {reason.has} would do."
     if not reason.known:
-        return f"Declare gpuMemory in the NodePools of {reason.gpu_type}, or ask for gpuFraction."
+        return f"Declare gpuMemory in the NodePools of {reason.gpu_type}, or ask for {'gpuTypes' if reason.least else 'gpuFraction'}."
     return "Ask for less GPU memory, or for whole GPUs."

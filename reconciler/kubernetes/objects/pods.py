@@ -93,8 +93,8 @@ def _written_of(annotations: Labels) -> tuple[tuple[str, str], ...]:
     return tuple((key, annotations[key]) for key in _SHARED if key in annotations)
 
 
-_SHARED = (names.KAI_FRACTION, names.KAI_MEMORY, names.KAI_DEVICES)
-"""Annotations that say of a pod how much of GPUs it asks for."""
+_SHARED = (names.KAI_FRACTION, names.KAI_MEMORY, names.KAI_DEVICES, names.MIN_GPU_MEMORY)
+"""Annotations that say of a pod how much of GPUs it asks for, and of which."""
 
 
 @lru_cache(maxsize=8192)  # most pods ask for what others ask
@@ -116,6 +116,7 @@ def _asked_for(written: bytes, notes: tuple[tuple[str, str], ...]) -> tuple[Shap
         gpu_memory=_gpu_memory(said),
         mig=next(iter(instances), None),
         devices=next(iter(instances.values()), 1),
+        min_gpu_memory=_least_memory(said),
         resources=amounts_of({name: up(number) for name, number in asked.items() if not _is_field(name)}),
     )
     return shape, tuple(_gpu_refusals(said, asked))
@@ -160,6 +161,9 @@ def _gpu_refusals(said: Labels, asked: Requests) -> Iterator[Refusal]:
         yield Refusal("unreadable-fraction", f"the annotation {names.KAI_FRACTION} is no part of a GPU", 'Write "0.5".')
     if _gpu_memory(said) is None and names.KAI_MEMORY in said:
         yield Refusal("unreadable-fraction", f"the annotation {names.KAI_MEMORY} is no number of MiB", 'Write "8192".')
+    if _least_memory(said) is None and names.MIN_GPU_MEMORY in said:
+        message = f"the annotation {names.MIN_GPU_MEMORY} is no memory"
+        yield Refusal("unreadable-memory", message, 'Write it as "64Gi".')
     if said.get(names.KAI_DEVICES, "1") != "1":
         yield Refusal(
             "fractions-of-several",
@@ -185,6 +189,13 @@ def _refusals(pod: Pod) -> Iterator[Refusal]:
 def _gpu_memory(said: Labels) -> Memory | None:
     number = _number(said.get(names.KAI_MEMORY))
     return Memory(number * _MIB) if number else None
+
+
+def _least_memory(said: Labels) -> Memory | None:
+    try:
+        return Memory.parse(said.get(names.MIN_GPU_MEMORY))
+    except ValueError:
+        return None
 
 
 def _milli(written: str | None) -> MilliGpu | None:

@@ -392,6 +392,7 @@ REFUSED: dict[str, tuple[list[Sent], str]] = {
     "odd part": ([pod("p", gpus=0, annotations={"gpu-fraction": "1.5"})], "unreadable-fraction"),
     "odd limit": ([pod("p", annotations={"quorate.dev/time-limit": "a while"})], "unreadable-time-limit"),
     "no time at all": ([pod("p", annotations={"quorate.dev/time-limit": "0s"})], "unreadable-time-limit"),
+    "odd least memory": ([pod("p", annotations={"quorate.dev/min-gpu-memory": "large"})], "unreadable-memory"),
     "odd memory": ([pod("p", gpus=0, annotations={"gpu-memory": "8Gi"})], "unreadable-fraction"),
     "parts of several": (
         [pod("p", gpus=0, annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"})],
@@ -431,15 +432,15 @@ def test_pods_behind_gates_wait() -> None:
         ({"annotations": {"gpu-memory": "8192"}}, Shape(gpu_memory=Memory(8 * 2**30))),
         ({"requests": {"nvidia.com/mig-1g.10gb.me": "1"}}, Shape(mig="1g.10gb+me")),
         ({"requests": {"nvidia.com/mig-1g.10gb": "3"}}, Shape(mig="1g.10gb", devices=3)),
+        ({"annotations": {"quorate.dev/min-gpu-memory": "64Gi"}}, Shape(min_gpu_memory=Memory(64 * 2**30))),
     ],
 )
 def test_parts_of_gpus(said: Sent, shape: Shape) -> None:
     job = the_gang(cluster(NODES, [pod("p", gpus=0, **said)])).job
     assert job is not None
     found = job.spec.task_groups[0].shape
-    assert [
-        getattr(found, name) == getattr(shape, name) for name in ("gpu_fraction", "gpu_memory", "mig", "devices")
-    ] == [True] * 4
+    for name in ("gpu_fraction", "gpu_memory", "mig", "devices", "min_gpu_memory"):
+        assert getattr(found, name) == getattr(shape, name), name
 
 
 @pytest.mark.parametrize(
