@@ -224,7 +224,7 @@ class _Sharers:
                 shapes[task.group], node.gpu_type, queue, known.slo_class if known else "standard"
             )
             circle = shape.circle(node.pool) if isinstance(shape, SharedShape) else None
-            if circle is None or (circle.mode, shape.cost) != (task.sharing, task.share):
+            if circle is None or (circle.mode, shape.cost) != (task.sharing, task.gpus):
                 return False
             others = {other for device in task.devices for other in self.queues[device]}
             if any(self.sharing.domain(node.pool, other) != circle.domain for other in others):

@@ -15,7 +15,7 @@ from solver.capacity.masks import masks_of
 from solver.capacity.mig_gpus import MigRule
 from solver.capacity.partitions import MigPartitions
 from solver.capacity.pool_rules import NO_RULES, PoolRules
-from solver.capacity.shared_gpus import SharedGpu, best_fit, with_owner, with_share, without_share
+from solver.capacity.shared_gpus import SharedGpu, best_fit, dealt, with_owner, with_share, without_share
 from solver.model.arrays import Mask
 from solver.model.cluster import DeviceId, Node
 from solver.model.node_sets import NodeSet
@@ -104,6 +104,8 @@ class FreeCapacity(FreeResources):
         `first`: those to take before all others, in this order.
         """
         if isinstance(shape, SharedShape):
+            if shape.devices > 1:
+                return self._take_shares(node, shape, tasks)
             return [(self._take_share(node, shape),) for _ in range(tasks)]
         self._will_change(node)
         self._take_beside(node, shape, tasks)
@@ -210,11 +212,27 @@ class FreeCapacity(FreeResources):
             )
         return known
 
-    def _take_share(self, node: int, shape: SharedShape) -> DeviceId:
-        """A share of the divided GPU that it fills best, else of one that is divided for it."""
+    def _take_shares(self, node: int, shape: SharedShape, tasks: int) -> list[tuple[DeviceId, ...]]:
+        """Shares of several GPUs for each task: of those that are divided, the fullest first, and then of whole ones."""
+        domain = self._domain_of_share(node, shape)
+        divided = sorted(self.shared.get(node, ()), key=lambda gpu: (gpu.free_milli, gpu.device))
+        slots = [(gpu.device, gpu.slots(shape.milli, domain)) for gpu in divided]
+        slots += [(device, MILLI_PER_GPU // shape.milli) for device in self.free_devices[node]]
+        taken = dealt(slots, tasks, shape.devices)
+        for devices in taken:
+            share = TaskPlacement("", 0, self.nodes[node].name, devices, MilliGpu(shape.milli))
+            self._hold(node, share, shape, domain)
+        return taken
+
+    def _domain_of_share(self, node: int, shape: SharedShape) -> TrustDomain:
         domain = shape.domain(self.nodes[node].pool)
         if domain is None:
             raise AssertionError(f"no GPU of pool {self.nodes[node].pool} may be shared by this task")
+        return domain
+
+    def _take_share(self, node: int, shape: SharedShape) -> DeviceId:
+        """A share of the divided GPU that it fills best, else of one that is divided for it."""
+        domain = self._domain_of_share(node, shape)
         device = best_fit(self.shared.get(node, ()), shape.milli, domain) or self.free_devices[node][0]
         share = TaskPlacement("", 0, self.nodes[node].name, (device,), MilliGpu(shape.milli))
         self._hold(node, share, shape, domain)

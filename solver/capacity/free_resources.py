@@ -42,7 +42,7 @@ def _need(shape: Shape, gpu_type: GpuType | None, fresh: bool, is_partitioned: b
     """What a task takes. `is_partitioned`: GPUs in MIG mode may be made whole for it."""
     parts: Parts | None = None
     if isinstance(shape, SharedShape):
-        parts = SharedSlots(shape.milli, shape.circles, fresh)
+        parts = SharedSlots(shape.milli, shape.circles, fresh, shape.devices)
     elif isinstance(shape, MigShape):
         parts = Instances(shape.model, shape.mig or "", fresh, shape.devices)
     elif is_partitioned:

@@ -58,6 +58,7 @@ class Sharing:
             gpu_fraction=shape.gpu_fraction,
             gpu_memory=shape.gpu_memory,
             resources=shape.resources,
+            devices=shape.devices,
             milli=self._milli(shape, gpu_type, circles),
             circles=circles,
         )

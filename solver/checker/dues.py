@@ -83,7 +83,7 @@ def _milli(task: TaskPlacement) -> int:
     """What one task counts: each instance its slices, a part of a GPU that part, else its GPUs."""
     if task.mig is not None:
         return sum(int(slot.cost) for slot in task.slots)
-    return MILLI_PER_GPU * len(task.devices) if task.share is None else int(task.share)
+    return len(task.devices) * (MILLI_PER_GPU if task.share is None else int(task.share))
 
 
 def inside_limits(lookup: PolicyIndex, limits: Mapping[QuotaLine, int], own: Iterable[Charged]) -> Counter[QuotaLine]:

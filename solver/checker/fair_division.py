@@ -222,7 +222,7 @@ class _Demand:
             return None
         if shape.gpu_memory is not None:
             least = self._memory.get(gpu_type, 0)
-            return -(-MILLI_PER_GPU * shape.gpu_memory // least) if least else None
+            return -(-MILLI_PER_GPU * shape.gpu_memory // least) * shape.devices if least else None
         return int(shape.cost)
 
     @cached_property

@@ -161,10 +161,15 @@ def cost_in_slots(task: Shape, reference: Shape) -> int:
 
 
 def _share_ratio(task: Shape, reference: SharedShape) -> int:
-    """A whole GPU is worth as many slots as it could be divided into; a share takes from its own trust domain alone."""
+    """A whole GPU is worth as many slots as it could be divided into; a share takes from its own trust domain alone.
+
+    Where `reference` has shares of several GPUs: as many tasks of it as find a place on the GPUs of the task.
+    """
+    gpus, each = task.gpus, MILLI_PER_GPU // reference.milli
     if isinstance(task, SharedShape):
-        return task.milli // reference.milli if task.circles == reference.circles else 0
-    return task.gpus * (MILLI_PER_GPU // reference.milli)
+        gpus = task.devices if task.circles == reference.circles else 0
+        each = task.milli // reference.milli
+    return gpus * each // reference.devices if gpus >= reference.devices else 0
 
 
 def reference_shapes(shapes: Iterable[Shape]) -> tuple[Shape, ...]:

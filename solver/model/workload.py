@@ -9,7 +9,7 @@ import msgspec
 
 from solver.model.cluster import LEVELS, DeviceId, Level, MigInstance, NodeName, SpreadLevel
 from solver.model.document import Document
-from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.model.shape import Shape, SharingMode
 
 JobName = NewType("JobName", str)
@@ -263,7 +263,7 @@ class MigSlot(Document, frozen=True):
 class TaskPlacement(Document, frozen=True):
     """Where one task of a gang runs. `index` counts within its group.
 
-    `share`: how much it has of its only device, beside others, and `sharing` how; None: its devices are its own.
+    `share`: how much it has of each of its devices, beside others, and `sharing` how; None: its devices are its own.
     `mig`: its device is this instance, and where it has several, `mig_beside` are the others; None: its devices are GPUs.
     """
 
@@ -297,7 +297,7 @@ class TaskPlacement(Document, frozen=True):
         """GPUs that it holds."""
         if self.mig is not None:
             return MilliGpu(sum(slot.cost for slot in self.slots))
-        return MilliGpu.gpus(len(self.devices)) if self.share is None else self.share
+        return MilliGpu(len(self.devices) * (MILLI_PER_GPU if self.share is None else self.share))
 
 
 class QuietGpus(Document, frozen=True):

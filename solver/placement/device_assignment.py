@@ -69,4 +69,4 @@ def take(
 
 def _share(shape: Shape, pool: str) -> tuple[MilliGpu | None, SharingMode | None]:
     circle = shape.circle(pool) if isinstance(shape, SharedShape) else None
-    return (shape.cost, circle.mode) if circle else (None, None)
+    return (MilliGpu(shape.milli), circle.mode) if circle and isinstance(shape, SharedShape) else (None, None)

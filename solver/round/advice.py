@@ -130,5 +130,6 @@ def _other_part(reason: NotDivided | GpuTooSmall | MigHasNoPeers) -> str:
     if reason.least and reason.known:
         return f"Of a {reason.gpu_type} up to {reason.has} would do."
     if not reason.known:
-        return f"Declare gpuMemory in the NodePools of {reason.gpu_type}, or ask for {'gpuTypes' if reason.least else 'gpuFraction'}."
+        other = "gpuTypes" if reason.least else "gpuFraction"
+        return f"Declare gpuMemory in the NodePools of {reason.gpu_type}, or ask for {other}."
     return "Ask for less GPU memory, or for whole GPUs."
