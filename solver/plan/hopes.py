@@ -100,9 +100,9 @@ def _of_room(reason: AnyReason) -> str:
     match reason:
         case CapacityReason(gpu_type=gpu_type, free=free, wanted=wanted):
             return f"{_lacking(wanted, free)} {gpu_type} more free{among(reason.node_set, reason.nodes_allowed)}"
-        case NoRoomReason(gpu_type=gpu_type, gpus_per_task=each):
+        case NoRoomReason():
             there = among(reason.node_set, reason.nodes_allowed)
-            return f"nodes with room for {_tasks_left(reason)} of {each} {gpu_type}{there}"
+            return f"nodes with room for {_tasks_left(reason)} of {reason.each}{there}"
         case HostResources():
             return _beside_gpus(reason)
         case Topology(level=level, wanted=wanted):

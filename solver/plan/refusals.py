@@ -9,7 +9,18 @@ from solver.model.cluster import GpuType, Level
 from solver.model.document import Document
 from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import QueueName
-from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, did_you_mean, instances, some_of
+from solver.plan.reason import (
+    HostResource,
+    Reason,
+    among,
+    at,
+    beside_gpus,
+    count,
+    did_you_mean,
+    gpus_each,
+    instances,
+    some_of,
+)
 
 
 class UnknownName(Reason, frozen=True, tag="unknown-name"):
@@ -188,8 +199,8 @@ class TooLittleResource(Document, frozen=True):
 class NeverFits(Reason, frozen=True, tag="never-fits"):
     """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task.
 
-    `profile`: the MIG profile that each task asks for, `devices` times. `node_set`: the only nodes that its tasks may be on, if
-    it is limited.
+    `profile`: the MIG profile that each task asks for, `devices` times; "": it is no MIG instance, and `devices` are the GPUs of
+    which it wants a part. `node_set`: the only nodes that its tasks may be on, if it is limited.
     `host`: where no node has the CPU and memory that one task asks for; `resource`: or not so much of another resource.
     """
 
@@ -216,11 +227,12 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
             return (
                 f"group {self.group} needs {in_words(self.resource.name, self.resource.wanted)} for each task; {most}"
             )
-        wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else count(self.tasks, "task")
+        each = gpus_each(self.gpus_per_task, self.gpu_type, self.devices)
+        wanted = f"{self.tasks} x {each}" if self.gpu_type else count(self.tasks, "task")
         where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
         if self.profile:
-            each = f"{self.tasks} x" if self.devices == 1 else f"{count(self.tasks, 'task')} on"
-            wanted = f"{each} {instances(self.profile, self.devices)} of {self.gpu_type}"
+            many = f"{self.tasks} x" if self.devices == 1 else f"{count(self.tasks, 'task')} on"
+            wanted = f"{many} {instances(self.profile, self.devices)} of {self.gpu_type}"
         elif self.gpus_per_task > self.largest_task:
             return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}{there}"
         return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks{there}"

@@ -140,7 +140,7 @@ def _where(task: TaskPlacement) -> str:
         return "+".join(task.devices)
     if task.share is None:
         return f"{task.node}:{len(task.devices)}"
-    return f"{task.devices[0]}:{task.share}"
+    return f"{'+'.join(task.devices)}:{task.share}"
 
 
 def _instance(instance: MigInstance) -> str:
@@ -296,10 +296,9 @@ def _job(
             ]
             placement.append(TaskPlacement("worker", index, NodeName(node.split("/")[0])).on_slots(slots))
             continue
-        if share is not None:  # `nodes` then names the GPU of each task
-            shared = TaskPlacement(
-                "worker", index, NodeName(node.split("/")[0]), (DeviceId(node),), MilliGpu.parse(share)
-            )
+        if share is not None:  # `nodes` then names the GPU of each task, or its GPUs as GPU+GPU
+            on = NodeName(node.split("/")[0])
+            shared = TaskPlacement("worker", index, on, tuple(map(DeviceId, node.split("+"))), MilliGpu.parse(share))
             placement.append(shared)
             continue
         first = held.get(node, 0)

@@ -21,6 +21,9 @@ from solver.model.shape import Shape
 
 _MIB = 2**20
 
+DEVICES_MAX = 64
+"""As schemas/job.json has it."""
+
 
 class PodTask(NamedTuple):
     """A pod that is Quorate's. `queue`, `priority_class`: "" where the pod itself says none.
@@ -115,7 +118,7 @@ def _asked_for(written: bytes, notes: tuple[tuple[str, str], ...]) -> tuple[Shap
         gpu_fraction=_milli(said.get(names.KAI_FRACTION)),
         gpu_memory=_gpu_memory(said),
         mig=next(iter(instances), None),
-        devices=next(iter(instances.values()), 1),
+        devices=next(iter(instances.values()), _parts(said)),
         min_gpu_memory=_least_memory(said),
         resources=amounts_of({name: up(number) for name, number in asked.items() if not _is_field(name)}),
     )
@@ -164,12 +167,9 @@ def _gpu_refusals(said: Labels, asked: Requests) -> Iterator[Refusal]:
     if _least_memory(said) is None and names.MIN_GPU_MEMORY in said:
         message = f"the annotation {names.MIN_GPU_MEMORY} is no memory"
         yield Refusal("unreadable-memory", message, 'Write it as "64Gi".')
-    if said.get(names.KAI_DEVICES, "1") != "1":
-        yield Refusal(
-            "fractions-of-several",
-            "asks for parts of several GPUs",
-            f"Ask for whole GPUs, or drop {names.KAI_DEVICES}.",
-        )
+    if names.KAI_DEVICES in said and not 1 <= (_number(said[names.KAI_DEVICES]) or 0) <= DEVICES_MAX:
+        message = f"the annotation {names.KAI_DEVICES} is no number of GPUs, 1 to {DEVICES_MAX}"
+        yield Refusal("unreadable-fraction", message, 'Write "2".')
 
 
 def _refusals(pod: Pod) -> Iterator[Refusal]:
@@ -189,6 +189,12 @@ def _refusals(pod: Pod) -> Iterator[Refusal]:
 def _gpu_memory(said: Labels) -> Memory | None:
     number = _number(said.get(names.KAI_MEMORY))
     return Memory(number * _MIB) if number else None
+
+
+def _parts(said: Labels) -> int:
+    """Of how many GPUs it asks for a part."""
+    asks = names.KAI_FRACTION in said or names.KAI_MEMORY in said
+    return (_number(said.get(names.KAI_DEVICES)) if asks else None) or 1
 
 
 def _least_memory(said: Labels) -> Memory | None:

@@ -113,17 +113,17 @@ def file_variables(folder: Path, spec: JobSpec) -> dict[str, str]:
 
 
 def _share_of(task: TaskPlacement, device_memory: Mapping[DeviceId, Memory]) -> dict[str, str]:
-    """What a task that shares its GPU may use of it.
+    """What a task that shares its GPUs may use of each.
 
     The variables of MPS are read by its clients, where its daemon runs (NVIDIA, "Multi-Process Service", Environment Variables);
-    nothing else heeds them. The GPU is the only one that the task sees, so its number there is 0.
+    nothing else heeds them. The GPU is the only one that a client sees, so its number there is 0.
     """
     if task.share is None:
         return {}
     share = {"QUORATE_GPU_SHARE": str(task.share)}
     if task.sharing == "mps":
         share["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{task.share / 10:g}"
-        memory = device_memory.get(task.devices[0], 0) * task.share // MILLI_PER_GPU
+        memory = min(device_memory.get(device, 0) for device in task.devices) * task.share // MILLI_PER_GPU
         if memory:
             share["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory // _MIB}M"
     return share

@@ -123,6 +123,7 @@ def test_json_is_a_way_of_writing_a_job() -> None:
         ("gpus: 8", "minGpuMemory: 64Gi", ["9:29 missing-field"]),
         ("gpus: 8", "gpus: 8, nodeLabels: [disk]", ["9:37 malformed"]),
         ("gpus: 8", "mig: 1g.10gb, devices: 0", ["9:38 out-of-range"]),
+        ("gpus: 8", "gpuFraction: 0.5, devices: 65", ["9:42 out-of-range"]),
         ("gpus: 8", "gpus: 8, devices: 2", ["9:33 missing-field"]),
         ("[H100, A100]", "[H100, H100]", ["9:34 out-of-range"]),
         ("required: block", "required: blocks", ["14:24 unknown-value"]),

@@ -394,9 +394,9 @@ REFUSED: dict[str, tuple[list[Sent], str]] = {
     "no time at all": ([pod("p", annotations={"quorate.dev/time-limit": "0s"})], "unreadable-time-limit"),
     "odd least memory": ([pod("p", annotations={"quorate.dev/min-gpu-memory": "large"})], "unreadable-memory"),
     "odd memory": ([pod("p", gpus=0, annotations={"gpu-memory": "8Gi"})], "unreadable-fraction"),
-    "parts of several": (
-        [pod("p", gpus=0, annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"})],
-        "fractions-of-several",
+    "odd number of parts": (
+        [pod("p", gpus=0, annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "some"})],
+        "unreadable-fraction",
     ),
     "exclusive": (
         [pod("p", annotations={"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"})],
@@ -432,6 +432,10 @@ def test_pods_behind_gates_wait() -> None:
         ({"annotations": {"gpu-memory": "8192"}}, Shape(gpu_memory=Memory(8 * 2**30))),
         ({"requests": {"nvidia.com/mig-1g.10gb.me": "1"}}, Shape(mig="1g.10gb+me")),
         ({"requests": {"nvidia.com/mig-1g.10gb": "3"}}, Shape(mig="1g.10gb", devices=3)),
+        (
+            {"annotations": {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}},
+            Shape(gpu_fraction=MilliGpu(500), devices=2),
+        ),
         ({"annotations": {"quorate.dev/min-gpu-memory": "64Gi"}}, Shape(min_gpu_memory=Memory(64 * 2**30))),
     ],
 )
