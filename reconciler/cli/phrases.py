@@ -67,6 +67,7 @@ def shape_words(shape: Shape) -> str:
         f"{count(shape.gpus, 'GPU')}{types}" if shape.gpus else "",
         f"{_part(shape)}{types}" if shape.is_shared else "",
         f"{_instances(shape)}{types}" if shape.mig is not None else "",
+        f"GPUs of at least {shape.min_gpu_memory}" if shape.min_gpu_memory is not None else "",
         f"{shape.cpu} CPU cores" if shape.cpu else "",
         f"{shape.memory} memory" if shape.memory else "",
         # Each pod takes a place: only more than that is worth a word.

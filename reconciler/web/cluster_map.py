@@ -305,10 +305,13 @@ def _place_words(spec: JobSpec) -> str:
     """What a job asks of where it runs, in words; "": nothing."""
     types = list(dict.fromkeys(gpu_type for group in spec.task_groups for gpu_type in group.shape.gpu_types))
     labels = list(dict.fromkeys(label for group in spec.task_groups for label in group.shape.node_labels))
+    asked = (group.shape.min_gpu_memory for group in spec.task_groups)
+    least = dict.fromkeys(str(memory) for memory in asked if memory is not None)
     topology = spec.effective_topology
     return "; ".join(
         (
             *([f"on {' or '.join(types)}"] if types else ()),
+            *([f"on GPUs of at least {' and '.join(least)}"] if least else ()),
             *([f"on nodes with {', '.join(labels)}"] if labels else ()),
             *([f"all in one {topology.required}"] if topology.required else ()),
             *([f"in one {' or '.join(topology.wishes)} if it can be"] if topology.wishes else ()),
