@@ -368,7 +368,7 @@ def test_what_a_job_asks_for_of_gpus_is_said(quorate: Quorate, site: Site, shape
     assert f"worker   3 x {each}\n" in described
     row = quorate("get", "small").out.splitlines()[1].split()
     is_known = size.split()[1:] == ["GPUs"]  # of the others nobody knows before it starts
-    assert row[4] == (size.split()[0] if is_known else "1m30s")
+    assert row[4] == (size.split(maxsplit=1)[0] if is_known else "1m30s")
 
 
 def test_what_a_mig_instance_is_of_a_gpu_is_known_once_it_is_held(quorate: Quorate, site: Site) -> None:
