@@ -75,7 +75,7 @@ def _there(snapshot: Snapshot, held: dict[JobName, tuple[TaskPlacement, ...]]) -
 
 
 def _devices(task: TaskPlacement) -> Iterator[str]:
-    return iter((task.mig.gpu,) if task.mig else task.devices)
+    return iter(task.on_gpus)
 
 
 def _growth(job: Job) -> int:

@@ -362,9 +362,10 @@ def _node_view(
     cordon: Intervention | None,
 ) -> NodeView:
     place = {gpu.id: gpu.index for gpu in node.gpus}
-    place |= {task.devices[0]: place[task.mig.gpu] for _, task in tasks if task.mig and task.mig.gpu in place}
+    slots = {slot.instance.id_on(slot.gpu): slot for _, task in tasks for slot in task.slots}
+    place |= {device: place[slot.gpu] for device, slot in slots.items() if slot.gpu in place}
     held = [
-        HeldDevice(device, job.name, task.mig.cost if task.mig else task.share)
+        HeldDevice(device, job.name, slots[device].cost if device in slots else task.share)
         for job, task in tasks
         for device in task.devices
         if device in place

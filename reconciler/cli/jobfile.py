@@ -44,6 +44,7 @@ class ShortForm:
     cpu: str | None
     memory: str | None
     node_labels: tuple[str, ...]
+    min_gpu_memory: str | None
     time_limit: str | None
     finish_by: Instant | None
     topology: tuple[str, ...]
@@ -79,9 +80,7 @@ class ShortForm:
         folder = self._folder(document["spec"].get("workingDirectory", ""))
         env = {**document["spec"]["env"], **self._env()}
         spec = _given({**document["spec"], **own, "env": env, "workingDirectory": folder})
-        for field, wanted in (("gpuTypes", self.types), ("nodeLabels", self.node_labels)):
-            if wanted:
-                spec["taskGroups"][0]["shape"][field] = list(wanted)
+        spec["taskGroups"][0]["shape"] |= _given(self._where())
         if "queue" not in spec:
             raise click.UsageError("the script names no account or partition: give the job a --queue")
         return _checked(_document(name or document["metadata"]["name"], spec), file, ExitCode.ERROR)
@@ -89,8 +88,7 @@ class ShortForm:
     def _spec(self, queue: str | None) -> dict[str, Any]:
         shape = {
             "gpus": self.gpus,
-            "gpuTypes": list(self.types),
-            "nodeLabels": list(self.node_labels),
+            **self._where(),
             "cpu": self.cpu,
             "memory": self.memory,
         }
@@ -104,6 +102,14 @@ class ShortForm:
             **_given({"workingDirectory": self._folder()}),
             "env": self._env(),
             **({"type": "interactive", "terminal": True} if self.pty else {}),
+        }
+
+    def _where(self) -> dict[str, Any]:
+        """What its shape says of GPUs and nodes that will do."""
+        return {
+            "gpuTypes": list(self.types),
+            "nodeLabels": list(self.node_labels),
+            "minGpuMemory": self.min_gpu_memory,
         }
 
     def _wishes(self) -> dict[str, Any]:

@@ -31,8 +31,8 @@ def size_of(spec: JobSpec) -> str:
 def _size(groups: list[tuple[int, Shape]]) -> str:
     gpus = MilliGpu(sum(tasks * shape.cost for tasks, shape in groups))
     # What part of a GPU these are depends on the type that they get.
-    instances = sum(tasks for tasks, shape in groups if shape.mig is not None)
-    by_memory = sum(tasks for tasks, shape in groups if shape.gpu_memory is not None)
+    instances = sum(tasks * shape.devices for tasks, shape in groups if shape.mig is not None)
+    by_memory = sum(tasks * shape.devices for tasks, shape in groups if shape.gpu_memory is not None)
     parts = (
         count(sum(tasks for tasks, _ in groups), "task"),
         count(gpus.number, "GPU") if gpus or not (instances or by_memory) else "",
@@ -65,9 +65,9 @@ def shape_words(shape: Shape) -> str:
     types = f" ({', else '.join(shape.gpu_types)})" if shape.gpu_types else ""
     parts = (
         f"{count(shape.gpus, 'GPU')}{types}" if shape.gpus else "",
-        f"{shape.gpu_fraction} of a GPU{types}" if shape.gpu_fraction is not None else "",
-        f"{shape.gpu_memory} of a GPU's memory{types}" if shape.gpu_memory is not None else "",
-        f"a MIG instance {shape.mig}{types}" if shape.mig is not None else "",
+        f"{_part(shape)}{types}" if shape.is_shared else "",
+        f"{_instances(shape)}{types}" if shape.mig is not None else "",
+        f"GPUs of at least {shape.min_gpu_memory}" if shape.min_gpu_memory is not None else "",
         f"{shape.cpu} CPU cores" if shape.cpu else "",
         f"{shape.memory} memory" if shape.memory else "",
         # Each pod takes a place: only more than that is worth a word.
@@ -76,10 +76,24 @@ def shape_words(shape: Shape) -> str:
     return ", ".join(part for part in parts if part) or "no resources of its own"
 
 
+def _part(shape: Shape) -> str:
+    """What it asks for where that is a part of GPUs."""
+    each = "a GPU" if shape.devices == 1 else f"each of {shape.devices} GPUs"
+    if shape.gpu_fraction is not None:
+        return f"{shape.gpu_fraction} of {each}"
+    return f"{shape.gpu_memory} of {each}'s memory" if shape.devices == 1 else f"{shape.gpu_memory} of memory of {each}"
+
+
+def _instances(shape: Shape) -> str:
+    return f"a MIG instance {shape.mig}" if shape.devices == 1 else f"{shape.devices} MIG instances {shape.mig}"
+
+
 def devices_of(task: TaskPlacement) -> str:
     """The devices of a task: `n1/0, n1/1`, or `0.5 of n1/0`."""
     names = ", ".join(task.devices)
-    return names if task.share is None else f"{task.share} of {names}"
+    if task.share is None:
+        return names
+    return f"{task.share} of {names}" if len(task.devices) == 1 else f"{task.share} of each of {names}"
 
 
 def by_whom(intervention: Intervention) -> str:

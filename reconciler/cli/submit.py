@@ -59,6 +59,9 @@ class _SubmitCommand(click.Command):
 @click.option("--gpus", type=click.IntRange(0), help="Whole GPUs of one task. Default: none.")
 @click.option("--tasks", type=click.IntRange(1), help="Tasks, which start together or not at all. Default: 1.")
 @click.option("--type", "types", multiple=True, help="A GPU type that will do; repeatable, the most wanted first.")
+@click.option(
+    "--min-gpu-memory", help="Only GPUs with at least so much memory each, such as 64Gi, whatever their type."
+)
 @click.option("--class", "priority_class", help="Its priority class. Default: the policy's.")
 @click.option("--cpu", help="CPU cores of one task, such as 8 or 500m.")
 @click.option("--memory", help="Memory of one task, such as 64Gi.")

@@ -149,7 +149,7 @@ def _holders(snapshot: Snapshot) -> dict[DeviceId, tuple[GpuHolder, ...]]:
     for job in snapshot.jobs:
         for task in job.placement:
             is_whole = task.mig is None and task.share is None
-            for device in (task.mig.gpu,) if task.mig else task.devices:
+            for device in task.on_gpus:
                 holder = GpuHolder(job.name, job.spec.queue, job.user, job.spec.priority_class, is_whole)
                 found.setdefault(device, {})[job.name] = holder
     return {device: tuple(holders.values()) for device, holders in found.items()}

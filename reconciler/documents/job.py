@@ -261,6 +261,12 @@ def _gpu_problems(job: Declaration[JobSpec], at: Path, shape: Shape) -> Iterator
     if shape.min_gpu_memory is not None and not ways:
         message = "minGpuMemory says what GPUs must have, and the shape asks for none"
         yield job.problem((*at, "minGpuMemory"), "missing-field", message, "Add gpus, or delete it.")
+    if shape.devices > 1 and shape.mig is None and not shape.is_shared:
+        message = (
+            "devices says of how many GPUs a task has a part, or how many MIG instances, and the shape asks for neither"
+        )
+        fix = "Raise gpus instead, and delete devices." if shape.gpus else "Add gpuFraction or mig, or delete devices."
+        yield job.problem((*at, "devices"), "missing-field", message, fix)
     if shape.gpu_memory == 0:
         message = "gpuMemory is 0, which asks for no part of a GPU"
         yield job.problem((*at, "gpuMemory"), "out-of-range", message, "Give an amount, or delete it.")

@@ -62,13 +62,24 @@ class Placement(Document, frozen=True):
 
 
 class PlacedTask(Document, frozen=True):
-    """One task: `gpus` of all its `devices` together, in thousandths. `instance_of`: the GPU of which its device is an instance."""
+    """One task: `gpus` of all its `devices` together, in thousandths.
+
+    `instance_of`: its devices are instances, and this is the GPU of the first.
+    """
 
     group: str
     index: int
     devices: tuple[DeviceId, ...] = ()
     gpus: MilliGpu = MilliGpu(0)
     instance_of: DeviceId | None = None
+
+    @property
+    def on_gpus(self) -> tuple[DeviceId, ...]:
+        """For each of its devices the GPU that it is, or is an instance of."""
+        if self.instance_of is None:
+            return self.devices
+        # The id of an instance follows from its place: GPU/PROFILE@START.
+        return (self.instance_of, *(DeviceId(device.rpartition("/")[0]) for device in self.devices[1:]))
 
 
 class NodePlacement(Document, frozen=True):

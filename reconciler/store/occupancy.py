@@ -18,7 +18,7 @@ from reconciler.store.tables import holdings, partitions
 from solver.model.cluster import DeviceId
 from solver.model.inflight import Repartitioning
 from solver.model.quantities import MILLI_PER_GPU
-from solver.model.workload import JobName, TaskPlacement
+from solver.model.workload import JobName, MigSlot, TaskPlacement
 
 
 class DeviceHold(NamedTuple):
@@ -61,7 +61,7 @@ class Occupancy:
     def refuse_divided(self, tasks: Iterable[TaskPlacement]) -> None:
         """Raises ClaimRefusedError where a GPU would be held as a whole and in instances, or is being made into something else."""
         tasks = tuple(tasks)
-        instances = {device: task.mig.gpu for task in tasks if task.mig for device in task.devices}
+        instances = {device: slot.gpu for device, slot in _slots(tasks).items()}
         wholes = {device for task in tasks if task.mig is None for device in task.devices}
         wanted = wholes | set(instances.values())
         both = tuple(sorted(wholes & set(instances.values())))
@@ -92,7 +92,7 @@ class Occupancy:
 def held_by(job: JobName, tasks: Iterable[TaskPlacement]) -> Iterator[DeviceHold]:
     """What a job holds by its tasks."""
     tasks = tuple(tasks)
-    slots = {device: task.mig for task in tasks if task.mig for device in task.devices}
+    slots = _slots(tasks)
     for device, milli in _wanted(tasks).items():
         slot = slots.get(device)
         yield DeviceHold(device, job, milli, slot.cost if slot else milli, slot.gpu if slot else device)
@@ -100,7 +100,12 @@ def held_by(job: JobName, tasks: Iterable[TaskPlacement]) -> Iterator[DeviceHold
 
 def _gpus_under(tasks: Iterable[TaskPlacement]) -> set[DeviceId]:
     """The GPUs that tasks hold, share, or have an instance of."""
-    return {task.mig.gpu if task.mig else device for task in tasks for device in task.devices}
+    return {gpu for task in tasks for gpu in task.on_gpus}
+
+
+def _slots(tasks: Iterable[TaskPlacement]) -> dict[DeviceId, MigSlot]:
+    """The MIG instances among the devices of tasks."""
+    return {slot.instance.id_on(slot.gpu): slot for task in tasks for slot in task.slots}
 
 
 def _refuse_other_than(asked: Repartitioning, wholes: set[DeviceId], instances: dict[DeviceId, DeviceId]) -> None:

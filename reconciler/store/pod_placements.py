@@ -178,19 +178,14 @@ def _left(changes: PodChanges, known: Mapping[PodUid, _Known]) -> Iterator[tuple
     new = {pod.uid: pod for pod in changes.came if pod.uid not in known}
     begun: defaultdict[DeviceId, list[Instant]] = defaultdict(list)
     for pod in new.values():
-        for gpu in _gpus(pod.task):
+        for gpu in pod.task.on_gpus:
             begun[gpu].append(pod.since)
     for uid, release in changes.left.items():
         held = known[uid].held if uid in known else new.get(uid)
         if held is not None and release.is_at_most:
-            later = [at for gpu in _gpus(held.task) for at in begun[gpu] if at > held.since]
+            later = [at for gpu in held.task.on_gpus for at in begun[gpu] if at > held.since]
             release = release._replace(until=min((release.until, *later)))  # noqa: PLW2901  (as more is known of it)
         yield uid, release
-
-
-def _gpus(task: PlacedTask) -> tuple[DeviceId, ...]:
-    """Of which it holds something."""
-    return (task.instance_of,) if task.instance_of is not None else task.devices
 
 
 def _release(connection: Connection, left: Mapping[PodUid, PodRelease]) -> None:
@@ -320,7 +315,7 @@ class _Taking:
             by_time = sorted(pod.slots, key=lambda gpu: self._free_from(gpu, since, until, MILLI_PER_GPU))
             task = msgspec.structs.replace(task, devices=tuple(sorted(by_time[:number])))
         each = int(task.gpus) // max(1, len(task.devices))
-        gpus = _gpus(task)
+        gpus = task.on_gpus
         begins = max((since, *(self._free_from(gpu, since, until, each) for gpu in gpus)))
         since = since if begins >= HELD else begins
         for gpu in gpus:
@@ -374,7 +369,7 @@ def _holds_on(connection: Connection, nodes: Collection[NodeName], since: int) -
         there = placement_nodes.c.node.in_(some), placement_nodes.c.until > since
         for row in connection.execute(wanted.select_from(_WITH_NODES).where(*there)):
             for task in unpacked_tasks(NodeName(row.node), row.tasks):
-                for gpu in _gpus(task):
+                for gpu in task.on_gpus:
                     found[gpu].append(_Hold(row.since, row.until, int(task.gpus) // max(1, len(task.devices))))
     return found
 

@@ -16,7 +16,6 @@ from solver.model.document import Document
 from solver.model.inflight import Reservation, StopPurpose
 from solver.model.mig import mig_model
 from solver.model.mig_layout import model_of_type
-from solver.model.pledges import gpus_of
 from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, JobSpec, TaskPlacement
@@ -210,7 +209,7 @@ class _Holders:
             number = self._numbers[job.name]
             for task in job.placement:
                 why = self._why_it_leaves(job, task)
-                for device in gpus_of(task):
+                for device in task.on_gpus:
                     if device not in at:
                         continue  # Its node is gone.
                     if task.mig is None and task.share is None:
@@ -250,7 +249,7 @@ def _kept(
     keeping += [(PROMISED, each.job, each.tasks) for each in snapshot.in_flight.nominations]
     for kind, holder, tasks in keeping:
         for task in tasks:
-            for device in gpus_of(task):
+            for device in task.on_gpus:
                 if device in at:
                     kept[at[device]], keeper[at[device]] = kind, numbers[holder]
     return kept, keeper
@@ -306,10 +305,13 @@ def _place_words(spec: JobSpec) -> str:
     """What a job asks of where it runs, in words; "": nothing."""
     types = list(dict.fromkeys(gpu_type for group in spec.task_groups for gpu_type in group.shape.gpu_types))
     labels = list(dict.fromkeys(label for group in spec.task_groups for label in group.shape.node_labels))
+    asked = (group.shape.min_gpu_memory for group in spec.task_groups)
+    least = dict.fromkeys(str(memory) for memory in asked if memory is not None)
     topology = spec.effective_topology
     return "; ".join(
         (
             *([f"on {' or '.join(types)}"] if types else ()),
+            *([f"on GPUs of at least {' and '.join(least)}"] if least else ()),
             *([f"on nodes with {', '.join(labels)}"] if labels else ()),
             *([f"all in one {topology.required}"] if topology.required else ()),
             *([f"in one {' or '.join(topology.wishes)} if it can be"] if topology.wishes else ()),

@@ -9,7 +9,6 @@ from typing import Final, Self
 
 from reconciler.web.natural_order import natural
 from solver.model.cluster import DeviceId, Node, NodeName
-from solver.model.pledges import gpus_of
 from solver.model.quantities import MILLI_PER_GPU, Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import TaskPlacement
@@ -94,7 +93,7 @@ def _by_node(snapshot: Snapshot) -> Iterator[tuple[Node, GpuCount]]:
 
 def _part_of(task: TaskPlacement, devices: Collection[DeviceId]) -> int:
     """Thousandths of these GPUs that a task holds."""
-    own = gpus_of(task)
+    own = task.on_gpus
     return int(task.gpus) * sum(device in devices for device in own) // len(own) if own else 0
 
 

@@ -10,7 +10,6 @@ from reconciler.web.node_index import KeptTask, TaskOnNode
 from solver.model.cluster import DeviceId, Gpu, Node
 from solver.model.mig import mig_model
 from solver.model.mig_layout import geometry_of, model_of_type
-from solver.model.pledges import gpus_of
 from solver.model.quantities import MILLI_PER_GPU
 
 WIDTH: Final = 240
@@ -58,7 +57,7 @@ def gpu_rows(
     """One for each GPU, in their order."""
     holders, keepers = _by_gpu(tasks), {gpu.id: list[KeptTask]() for gpu in node.gpus}
     for each in kept:
-        for device in gpus_of(each.task):
+        for device in each.task.on_gpus:
             if device in keepers:
                 keepers[device].append(each)
     for gpu in sorted(node.gpus, key=lambda each: each.index):
@@ -74,7 +73,7 @@ def gpu_parts(node: Node, gpu: Gpu, tasks: Sequence[TaskOnNode]) -> Iterator[Gpu
 def _by_gpu(tasks: Sequence[TaskOnNode]) -> Mapping[DeviceId, list[TaskOnNode]]:
     found: dict[DeviceId, list[TaskOnNode]] = {}
     for each in tasks:
-        for device in gpus_of(each.task):
+        for device in each.task.on_gpus:
             found.setdefault(device, []).append(each)
     return found
 
@@ -97,16 +96,16 @@ def _slots(node: Node, gpu: Gpu) -> dict[tuple[int, str], tuple[int, int]]:
 def _parts(
     gpu: Gpu, slots: Mapping[tuple[int, str], tuple[int, int]], holders: Sequence[TaskOnNode]
 ) -> Iterator[GpuPart]:
-    in_instance = {
-        (each.task.mig.instance.start, each.task.mig.instance.profile): each for each in holders if each.task.mig
-    }
+    own = ((each, slot) for each in holders for slot in each.task.slots if slot.gpu == gpu.id)
+    in_instance = {(slot.instance.start, slot.instance.profile): (each, slot) for each, slot in own}
     for key, (start, size) in sorted(slots.items(), key=lambda slot: slot[1]):
-        yield GpuPart(start, size, key[1], in_instance.pop(key, None))
+        each, _ = in_instance.pop(key, (None, None))
+        yield GpuPart(start, size, key[1], each)
     # Instances that are still to be made, or of a type whose model is not known, lie one after the other.
     begins = max((start + size for start, size in slots.values()), default=0)
-    for (_, profile), each in sorted(in_instance.items()):
-        yield GpuPart(begins, int(each.task.gpus), profile, each)
-        begins += int(each.task.gpus)
+    for (_, profile), (each, slot) in sorted(in_instance.items()):
+        yield GpuPart(begins, int(slot.cost), profile, each)
+        begins += int(slot.cost)
     for each in holders:
         if each.task.mig is None:
             size = _WHOLE if each.task.share is None else int(each.task.share)

@@ -15,7 +15,6 @@ from reconciler.web.past import HeldOverTime, PastReader, held_in_all
 from reconciler.web.time_bars import Area, BarMaker, BarSpot, DrawnBar, TimeBar, area_of, drawn
 from reconciler.web.time_window import ShownWindow
 from solver.model.cluster import DeviceId, Node, NodeName
-from solver.model.pledges import gpus_of
 from solver.model.quantities import MILLI_PER_GPU, Instant, MilliGpu
 from solver.model.workload import JobName, QueueName, TaskPlacement
 
@@ -88,7 +87,7 @@ def _devices(tasks: Iterable[PlacedTask]) -> tuple[frozenset[DeviceId], frozense
     whole, parts = set[DeviceId](), set[DeviceId]()
     for task in tasks:
         is_whole = task.instance_of is None and task.gpus == _WHOLE * len(task.devices)
-        (whole if is_whole else parts).update((task.instance_of,) if task.instance_of else task.devices)
+        (whole if is_whole else parts).update(task.on_gpus)
     return frozenset(whole), frozenset(parts)
 
 
@@ -120,7 +119,7 @@ def _kept_pieces(kept: Iterable[KeptTask], outlook: Outlook, maker: BarMaker) ->
 def _places(tasks: Iterable[TaskPlacement]) -> tuple[frozenset[DeviceId], frozenset[DeviceId]]:
     whole, parts = set[DeviceId](), set[DeviceId]()
     for task in tasks:
-        (whole if task.mig is None and task.share is None else parts).update(gpus_of(task))
+        (whole if task.mig is None and task.share is None else parts).update(task.on_gpus)
     return frozenset(whole), frozenset(parts)
 
 

@@ -13,7 +13,6 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.model.cluster import DeviceId, GpuType
 from solver.model.inflight import Reservation
 from solver.model.parts import leaving_part, owner_of, without
-from solver.model.pledges import gpus_of
 from solver.model.quantities import Instant
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
@@ -96,7 +95,7 @@ class FutureState:
             device
             for tasks in (*nominations.values(), *(start.placed.tasks for start in starts))
             for task in tasks
-            for device in (*task.devices, *gpus_of(task))
+            for device in (*task.devices, *task.on_gpus)
         }
         promised -= {gpu.device for gpus in after.shared.values() for gpu in gpus}
         for job in snapshot.jobs:

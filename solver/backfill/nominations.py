@@ -153,7 +153,7 @@ def held_parts(snapshot: Snapshot, nodes: Collection[NodeName]) -> Parts:
 
 
 def _with_gpus(task: TaskPlacement) -> tuple[DeviceId, ...]:
-    return (*task.devices, task.mig.gpu) if task.mig else task.devices
+    return (*task.devices, *task.on_gpus) if task.mig else task.devices
 
 
 def in_the_way(
@@ -224,7 +224,7 @@ class _Sharers:
                 shapes[task.group], node.gpu_type, queue, known.slo_class if known else "standard"
             )
             circle = shape.circle(node.pool) if isinstance(shape, SharedShape) else None
-            if circle is None or (circle.mode, shape.cost) != (task.sharing, task.share):
+            if circle is None or (circle.mode, shape.cost) != (task.sharing, task.gpus):
                 return False
             others = {other for device in task.devices for other in self.queues[device]}
             if any(self.sharing.domain(node.pool, other) != circle.domain for other in others):

@@ -13,7 +13,7 @@ from solver.capacity.sharing import Sharing
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent
 from solver.model.mig import Geometry, PlacedInstance
-from solver.model.pledges import NOTHING, Pledged, gpus_of, pledges_in
+from solver.model.pledges import NOTHING, Pledged, pledges_in
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, TaskPlacement
 from solver.policy.policy import Policy
@@ -42,7 +42,7 @@ class Pledges:
         leaving = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop"}
         room = FreeCapacity.of(snapshot, sharing.domain, pool_rules(policy, snapshot), leaving)
         too_many = Counter({pool: -left for pool, left in changes_left(policy, snapshot).items() if left < 0})
-        in_use = frozenset(gpu for job in snapshot.jobs for task in job.placement for gpu in gpus_of(task))
+        in_use = frozenset(gpu for job in snapshot.jobs for task in job.placement for gpu in task.on_gpus)
         return cls(room, by_job, in_use, too_many)
 
     def of_job(self, job: JobName) -> Pledged:
@@ -92,6 +92,6 @@ def _wanted(rule: MigRule, tasks: tuple[TaskPlacement, ...], device: DeviceId) -
     """The instances that are promised on a GPU; None: it is promised as a whole."""
     if any(device in task.devices for task in tasks):
         return None
-    named = (task.mig.instance for task in tasks if task.mig and task.mig.gpu == device)
+    named = (slot.instance for task in tasks for slot in task.slots if slot.gpu == device)
     found = ((rule.profile(instance.profile), instance.start) for instance in named)
     return tuple(PlacedInstance(start, profile) for profile, start in found if profile)

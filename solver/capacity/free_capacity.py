@@ -15,7 +15,7 @@ from solver.capacity.masks import masks_of
 from solver.capacity.mig_gpus import MigRule
 from solver.capacity.partitions import MigPartitions
 from solver.capacity.pool_rules import NO_RULES, PoolRules
-from solver.capacity.shared_gpus import SharedGpu, best_fit, with_owner, with_share, without_share
+from solver.capacity.shared_gpus import SharedGpu, best_fit, dealt, with_owner, with_share, without_share
 from solver.model.arrays import Mask
 from solver.model.cluster import DeviceId, Node
 from solver.model.node_sets import NodeSet
@@ -104,6 +104,8 @@ class FreeCapacity(FreeResources):
         `first`: those to take before all others, in this order.
         """
         if isinstance(shape, SharedShape):
+            if shape.devices > 1:
+                return self._take_shares(node, shape, tasks)
             return [(self._take_share(node, shape),) for _ in range(tasks)]
         self._will_change(node)
         self._take_beside(node, shape, tasks)
@@ -197,8 +199,7 @@ class FreeCapacity(FreeResources):
                 freed = MILLI_PER_GPU if task.share is None else task.share
                 self.shared[node] = without_share(self.shared[node], device, freed)
             free.difference_update(gpu.device for gpu in self.shared[node])
-        if task.mig and self.partitions.give_back(node, task.mig):
-            free.add(task.mig.gpu)
+        free.update(slot.gpu for slot in task.slots if self.partitions.give_back(node, slot))
         self.free_devices[node] = [device for device in healthy if device in free]
         self.free_gpus[node] = len(self.free_devices[node])
 
@@ -211,11 +212,27 @@ class FreeCapacity(FreeResources):
             )
         return known
 
-    def _take_share(self, node: int, shape: SharedShape) -> DeviceId:
-        """A share of the divided GPU that it fills best, else of one that is divided for it."""
+    def _take_shares(self, node: int, shape: SharedShape, tasks: int) -> list[tuple[DeviceId, ...]]:
+        """Shares of several GPUs for each task: of those that are divided, the fullest first, and then of whole ones."""
+        domain = self._domain_of_share(node, shape)
+        divided = sorted(self.shared.get(node, ()), key=lambda gpu: (gpu.free_milli, gpu.device))
+        slots = [(gpu.device, gpu.slots(shape.milli, domain)) for gpu in divided]
+        slots += [(device, MILLI_PER_GPU // shape.milli) for device in self.free_devices[node]]
+        taken = dealt(slots, tasks, shape.devices)
+        for devices in taken:
+            share = TaskPlacement("", 0, self.nodes[node].name, devices, MilliGpu(shape.milli))
+            self._hold(node, share, shape, domain)
+        return taken
+
+    def _domain_of_share(self, node: int, shape: SharedShape) -> TrustDomain:
         domain = shape.domain(self.nodes[node].pool)
         if domain is None:
             raise AssertionError(f"no GPU of pool {self.nodes[node].pool} may be shared by this task")
+        return domain
+
+    def _take_share(self, node: int, shape: SharedShape) -> DeviceId:
+        """A share of the divided GPU that it fills best, else of one that is divided for it."""
+        domain = self._domain_of_share(node, shape)
         device = best_fit(self.shared.get(node, ()), shape.milli, domain) or self.free_devices[node][0]
         share = TaskPlacement("", 0, self.nodes[node].name, (device,), MilliGpu(shape.milli))
         self._hold(node, share, shape, domain)
@@ -225,7 +242,7 @@ class FreeCapacity(FreeResources):
         node = self.index[task.node]
         whole = set(self.free_devices[node])
         if task.mig is not None:
-            return self.partitions.offers(node, task.mig, whole)
+            return self.partitions.offers_all(node, task.slots, whole)
         divided = set(task.devices) - whole
         if not divided or self.partitions.could_be_whole(node, divided):
             return True
@@ -242,13 +259,13 @@ class FreeCapacity(FreeResources):
         self._take_beside(node, shape, 1)
         if task.share is not None or node in self.shared:
             self._hold_share(node, task, domain)
-        if task.mig is not None and is_new:
-            self.partitions.hold(node, task.mig)
-        elif task.mig is not None:
-            self._confirm(node, (task.mig,))
+        for slot in task.slots if is_new else ():
+            self.partitions.hold(node, slot)
+        if task.mig is not None and not is_new:
+            self._confirm(node, task.slots)
         for device in task.devices if node in self.partitions.rules else ():
             self.partitions.drop(node, device, counted=is_new)
-        self._not_free(node, {*task.devices, *((task.mig.gpu,) if task.mig else ())})
+        self._not_free(node, {*task.devices, *task.on_gpus})
 
     def hold_all(self, held: Mapping[int, Sequence[Held]]) -> None:
         """All that is held on these nodes, on which nothing is held yet."""
@@ -292,7 +309,7 @@ class FreeCapacity(FreeResources):
             self.free_beside.take(node, resources.items(), 1)
         devices = {device for task, _, _ in tasks for device in task.devices}
         self.free_devices[node] = [device for device in self.free_devices[node] if device not in devices]
-        if slots := [task.mig for task, _, _ in tasks if task.mig is not None]:
+        if slots := [slot for task, _, _ in tasks for slot in task.slots]:
             self._confirm(node, slots)
 
     def _confirm(self, node: int, slots: Sequence[MigSlot]) -> None:

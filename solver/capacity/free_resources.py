@@ -42,9 +42,9 @@ def _need(shape: Shape, gpu_type: GpuType | None, fresh: bool, is_partitioned: b
     """What a task takes. `is_partitioned`: GPUs in MIG mode may be made whole for it."""
     parts: Parts | None = None
     if isinstance(shape, SharedShape):
-        parts = SharedSlots(shape.milli, shape.circles, fresh)
+        parts = SharedSlots(shape.milli, shape.circles, fresh, shape.devices)
     elif isinstance(shape, MigShape):
-        parts = Instances(shape.model, shape.mig or "", fresh)
+        parts = Instances(shape.model, shape.mig or "", fresh, shape.devices)
     elif is_partitioned:
         parts = MadeWhole(max(1, shape.gpus))
     gpus = max(1, shape.gpus) if shape.uses_gpus and parts is None else 0
@@ -175,8 +175,8 @@ class FreeResources:
         match need.parts:
             case MadeWhole(gpus):
                 slots = self.partitions.whole_slots(gpus, self.free_gpus, within)
-            case Instances(model, profile, True):
-                slots = self.partitions.instance_slots(model, profile, self.free_devices, within)
+            case Instances(model, profile, True, devices):
+                slots = self.partitions.instance_slots(model, profile, devices, self.free_devices, within)
             case _:
                 return alone
         limits = self._kept(need._replace(parts=None), shape).slots

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.capacity.partitions import MigPartitions
-from solver.capacity.shared_gpus import SharedGpus
+from solver.capacity.shared_gpus import SharedGpus, tasks_on
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import DeviceId
 from solver.model.quantities import MILLI_PER_GPU
@@ -29,11 +29,15 @@ class GpuParts:
 
 
 class SharedSlots(NamedTuple):
-    """Tasks on shares of so much each, on GPUs that are divided and, if `fresh`, on whole ones, in the pool of a circle."""
+    """Tasks on shares of so much each, on GPUs that are divided and, if `fresh`, on whole ones, in the pool of a circle.
+
+    `devices`: the different GPUs of which each task has a share.
+    """
 
     milli: int
     circles: tuple[Circle, ...]
     fresh: bool
+    devices: int = 1
 
     def at(self, parts: GpuParts, node: int) -> int:
         """How many fit on one node."""
@@ -41,8 +45,11 @@ class SharedSlots(NamedTuple):
         if domain is None:
             return 0
         whole = max(0, int(parts.gpus[node])) if self.fresh else 0
-        on_divided = sum(gpu.slots(self.milli, domain) for gpu in parts.shared.get(node, ()))
-        return whole * (MILLI_PER_GPU // self.milli) + on_divided
+        on_divided = [gpu.slots(self.milli, domain) for gpu in parts.shared.get(node, ())]
+        each = MILLI_PER_GPU // self.milli
+        return (
+            whole * each + sum(on_divided) if self.devices == 1 else tasks_on([each] * whole + on_divided, self.devices)
+        )
 
     def possible(self, parts: GpuParts) -> Mask:
         """Where some may ever fit."""
@@ -52,7 +59,8 @@ class SharedSlots(NamedTuple):
     def among(self, parts: GpuParts, nodes: Ints) -> Ints:
         """How many fit on each of some nodes where that is possible."""
         per_gpu = MILLI_PER_GPU // self.milli if self.fresh else 0
-        count: Ints = np.maximum(parts.gpus[nodes], 0) * per_gpu
+        whole: Ints = np.maximum(parts.gpus[nodes], 0)
+        count: Ints = whole * per_gpu // self.devices * (whole >= self.devices)
         for number, node in enumerate(nodes.tolist()):
             if node in parts.shared:
                 count[number] = self.at(parts, node)
@@ -63,16 +71,17 @@ class SharedSlots(NamedTuple):
 
 
 class Instances(NamedTuple):
-    """Tasks on MIG instances of a profile of a model, `fresh`: where GPUs are changed for it."""
+    """Tasks on so many MIG instances each of a profile of a model, `fresh`: where GPUs are changed for it."""
 
     model: str
     profile: str
     fresh: bool
+    devices: int = 1
 
     def at(self, parts: GpuParts, node: int) -> int:
         """How many fit on one node."""
         counted = parts.partitions.counted(node, self.model, self.profile, parts.devices[node] if self.fresh else None)
-        return counted.as_it_is + sum(counted.gains)
+        return (counted.as_it_is + sum(counted.gains)) // self.devices
 
     def possible(self, parts: GpuParts) -> Mask:
         """Where some may ever fit."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from solver.capacity.mig_gpus import MigGpu, MigRule, most_besides, tasks_on
@@ -40,6 +41,41 @@ class InstanceCounts:
         if known is None or known[0] is not gpus or known[1] is not whole:
             known = self._known[key] = (gpus, whole, _count(rule, profile, gpus, whole))
         return known[2]
+
+
+class _Step(NamedTuple):
+    """Changes at one node that give it more tasks. Sorted by what a task costs, then by node."""
+
+    changes_per_task: float
+    node: int
+    changes: int
+
+
+def best_spent(tasks: Mapping[int, Sequence[int]], left: int) -> dict[int, int]:
+    """By node its tasks, where no more than `left` changes are made altogether. `tasks`: by node, of 0, 1, 2 … changes there.
+
+    Of all steps that are affordable the one is taken again and again in which a task costs fewest changes.
+    """
+    made, steps = dict.fromkeys(tasks, 0), list[_Step]()
+    for node in tasks:
+        _push(steps, tasks[node], node, 0, left)
+    while steps:
+        step = heappop(steps)
+        if step.changes <= left:
+            left -= step.changes
+            made[step.node] += step.changes
+        _push(steps, tasks[step.node], step.node, made[step.node], left)
+    return {node: known[made[node]] for node, known in tasks.items()}
+
+
+def _push(steps: list[_Step], tasks: Sequence[int], node: int, made: int, left: int) -> None:
+    """The best step that a node can go on with."""
+    ends = range(made + 1, min(len(tasks), made + left + 1))
+    further = [
+        _Step((end - made) / (tasks[end] - tasks[made]), node, end - made) for end in ends if tasks[end] > tasks[made]
+    ]
+    if further:
+        heappush(steps, min(further))
 
 
 def _count(rule: MigRule, profile: MigProfile, gpus: Sequence[MigGpu], whole: Sequence[DeviceId] | None) -> Counted:

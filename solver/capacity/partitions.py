@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from solver.capacity.instance_counts import NONE, Counted, InstanceCounts
+from solver.capacity.instance_counts import NONE, Counted, InstanceCounts, best_spent
 from solver.capacity.mig_gpus import MigGpu, MigRule, chosen, is_allowed, settled, spread, with_whole
 from solver.capacity.pool_rules import PoolRules
 from solver.model.arrays import Ints, Mask
@@ -156,8 +157,12 @@ class MigPartitions:
         known = rule.profile(profile) if rule and rule.model == model else None
         return self.counts.of(node, rule, known, self.gpus[node], whole) if rule and known else NONE
 
-    def instance_slots(self, model: str, profile: str, whole: Sequence[Sequence[DeviceId]], within: Mask) -> Ints:
-        """Tasks that find an instance on these nodes together, and so with the changes that are left."""
+    def instance_slots(
+        self, model: str, profile: str, devices: int, whole: Sequence[Sequence[DeviceId]], within: Mask
+    ) -> Ints:
+        """Tasks that find so many instances on these nodes together, and so with the changes that are left."""
+        if devices > 1:
+            return self._several_slots(model, profile, devices, whole, within)
         slots = np.zeros(len(whole), dtype=np.int64)
         gains: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for node, rule in self.rules.items():
@@ -168,6 +173,22 @@ class MigPartitions:
         for pool, ranked in gains.items():
             for gain, node in sorted(ranked)[: max(0, self.changes_left[pool])]:
                 slots[node] -= gain
+        return slots
+
+    def _several_slots(
+        self, model: str, profile: str, devices: int, whole: Sequence[Sequence[DeviceId]], within: Mask
+    ) -> Ints:
+        slots = np.zeros(len(whole), dtype=np.int64)
+        by_pool: dict[str, dict[int, tuple[int, ...]]] = defaultdict(dict)
+        for node, rule in self.rules.items():
+            if within[node]:
+                counted = self.counted(node, model, profile, whole[node])
+                found = accumulate(sorted(counted.gains, reverse=True), initial=counted.as_it_is)
+                tasks = tuple(instances // devices for instances in found)
+                slots[node], by_pool[rule.pool][node] = tasks[0], tasks
+        for pool, tasks_by_changes in by_pool.items():
+            for node, most in best_spent(tasks_by_changes, max(0, self.changes_left[pool])).items():
+                slots[node] = most
         return slots
 
     def whole_slots(self, gpus: int, free: Ints, within: Mask) -> Ints:
@@ -189,13 +210,13 @@ class MigPartitions:
         return slots
 
     def take(self, node: int, shape: MigShape, tasks: int, whole: Sequence[DeviceId]) -> list[MigSlot]:
-        """Instances for so many tasks on a node: those that are there first, then with as few changes as can be."""
+        """The instances of so many tasks on a node, task by task: those that are there first, then with the fewest changes."""
         rule = self.rules[node]
         profile = _profile(rule, shape)
         if profile is None:
             raise AssertionError(f"GPUs of pool {rule.pool} have no {shape.mig}")
         slots: list[MigSlot] = []
-        for gpu, count in spread(rule, profile, tuple(with_whole(rule, self.gpus[node], whole)), tasks):
+        for gpu, count in spread(rule, profile, tuple(with_whole(rule, self.gpus[node], whole)), tasks * shape.devices):
             after = chosen(rule, gpu, profile, count)
             self._put(node, gpu, after)
             slots += (self._slot(after, placed, shape) for placed in after.held if placed not in gpu.held)
@@ -246,6 +267,17 @@ class MigPartitions:
         after = gpu.with_held(placed)
         paid = gpu.is_changed or self.changes_left[rule.pool] > 0
         return placed not in gpu.held and (not after.is_changed or (paid and is_allowed(rule, after.held)))
+
+    def offers_all(self, node: int, slots: Sequence[MigSlot], whole: Collection[DeviceId]) -> bool:
+        """Whether one task can have all these instances now."""
+        if len(slots) == 1:
+            return self.offers(node, slots[0], whole)
+        then = self.copy()
+        for slot in slots:
+            if not then.offers(node, slot, whole):
+                return False
+            then.hold(node, slot)
+        return True
 
     def stays(self, node: int, slot: MigSlot) -> bool:
         """Whether this instance is there, on a GPU that nothing changes."""

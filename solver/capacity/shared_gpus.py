@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from solver.model.cluster import DeviceId
@@ -34,6 +34,27 @@ def best_fit(gpus: SharedGpus, milli: int, domain: TrustDomain) -> DeviceId | No
     """The GPU left fullest by a share; None where it fits on none."""
     able = [gpu for gpu in gpus if gpu.slots(milli, domain)]
     return min(able, key=lambda gpu: (gpu.free_milli, gpu.device)).device if able else None
+
+
+def tasks_on(slots: Iterable[int], devices: int) -> int:
+    """Tasks that find so many different GPUs each, where each GPU has so many slots."""
+    there = tuple(slots)
+    tasks = sum(there) // devices
+    # No task has two parts of one GPU: of more slots than there are tasks the rest is of no use.
+    while (usable := sum(min(one, tasks) for one in there)) < tasks * devices:
+        tasks = usable // devices
+    return tasks
+
+
+def dealt(slots: Iterable[tuple[DeviceId, int]], tasks: int, devices: int) -> list[tuple[DeviceId, ...]]:
+    """For each of these tasks so many different GPUs, the first ones filled first. There must be room for all of them."""
+    left, row = tasks * devices, list[DeviceId]()
+    for device, most in slots:
+        taken = min(most, tasks, left)
+        row += [device] * taken
+        left -= taken
+    # A GPU stands in the row at most as often as there are tasks, one place after the other: each task gets it at most once.
+    return [tuple(row[task::tasks]) for task in range(tasks)]
 
 
 def with_share(gpus: SharedGpus, found: SharedGpu, milli: int) -> SharedGpus:

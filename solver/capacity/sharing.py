@@ -58,6 +58,7 @@ class Sharing:
             gpu_fraction=shape.gpu_fraction,
             gpu_memory=shape.gpu_memory,
             resources=shape.resources,
+            devices=shape.devices,
             milli=self._milli(shape, gpu_type, circles),
             circles=circles,
         )
@@ -73,6 +74,7 @@ class Sharing:
             shape.memory,
             mig=shape.mig,
             resources=shape.resources,
+            devices=shape.devices,
             model=name,
             milli=milli,
         )

@@ -282,7 +282,7 @@ class JudgedPlan:
 
     @cached_property
     def mig_tasks(self) -> tuple[TaskPlacement, ...]:
-        """Tasks of live jobs that have an instance; the same where gangs are taken apart."""
+        """Tasks of live jobs that have instances; the same where gangs are taken apart."""
         if self.whole:
             return self.whole.mig_tasks
         return tuple(task for job in self.snapshot.jobs for task in job.placement if task.mig is not None)
@@ -294,8 +294,9 @@ class JudgedPlan:
             return self.whole.partitioned
         there = {device: frozenset(instances) for device, instances in self.ground.partitioned.items()}
         for task in self.mig_tasks:
-            if task.mig is not None and task.mig.gpu in self.ground.gpus:
-                there[task.mig.gpu] = there.get(task.mig.gpu, frozenset()) | {task.mig.instance}
+            for slot in task.slots:
+                if slot.gpu in self.ground.gpus:
+                    there[slot.gpu] = there.get(slot.gpu, frozenset()) | {slot.instance}
         return there
 
 

@@ -43,9 +43,8 @@ class _Divisions:
                 continue
             for task in step.tasks:
                 if task.share is not None and self._could_join(step, task):
-                    told = (
-                        f"is given a part of {task.devices[0]} alone, though another GPU of {task.node} has room for it"
-                    )
+                    alone = next(device for device in task.devices if self._divided[device].tasks == 1)
+                    told = f"is given a part of {alone} alone, though another GPU of {task.node} has room for it"
                     yield Violation("spread", step.job, told)
                     break
 
@@ -56,12 +55,13 @@ class _Divisions:
         return not spec.topology.spread and not any(group.topology.spread or group.nodes for group in groups)
 
     def _could_join(self, step: Bind | Nominate, task: TaskPlacement) -> bool:
-        (device,), queue = task.devices, self.case.jobs[step.job].spec.queue
-        mine = self._divided[device]
-        if mine.tasks > 1 or task.node not in self.state.hosts or task.share is None:
+        queue, share = self.case.jobs[step.job].spec.queue, task.share
+        if all(self._divided[device].tasks > 1 for device in task.devices):
             return False
-        others = (known for other, known in self._on_node[task.node].items() if other != device)
-        return any(known.queues == {queue} and known.milli + task.share <= MILLI_PER_GPU for known in others)
+        if task.node not in self.state.hosts or share is None:
+            return False
+        others = (known for other, known in self._on_node[task.node].items() if other not in task.devices)
+        return any(known.queues == {queue} and known.milli + share <= MILLI_PER_GPU for known in others)
 
     @cached_property
     def _divided(self) -> Mapping[DeviceId, _Divided]:

@@ -80,10 +80,10 @@ def charged_to(snapshot: Snapshot, types: Mapping[NodeName, GpuType]) -> Iterato
 
 
 def _milli(task: TaskPlacement) -> int:
-    """What one task counts: an instance its slices, a part of a GPU that part, else its GPUs."""
+    """What one task counts: each instance its slices, a part of a GPU that part, else its GPUs."""
     if task.mig is not None:
-        return int(task.mig.cost)
-    return MILLI_PER_GPU * len(task.devices) if task.share is None else int(task.share)
+        return sum(int(slot.cost) for slot in task.slots)
+    return len(task.devices) * (MILLI_PER_GPU if task.share is None else int(task.share))
 
 
 def inside_limits(lookup: PolicyIndex, limits: Mapping[QuotaLine, int], own: Iterable[Charged]) -> Counter[QuotaLine]:

@@ -217,12 +217,12 @@ class _Demand:
             profiles = [PROFILES[model].get(shape.mig) for model in models]
             if len(profiles) != 1 or profiles[0] is None:
                 return None
-            return MILLI_PER_GPU * profiles[0].memory_slices // SLICES[models.pop()]
+            return shape.devices * (MILLI_PER_GPU * profiles[0].memory_slices // SLICES[models.pop()])
         if shape.is_shared and any(known.oversubscription != 1.0 for known in self.case.policy.sharing):
             return None
         if shape.gpu_memory is not None:
             least = self._memory.get(gpu_type, 0)
-            return -(-MILLI_PER_GPU * shape.gpu_memory // least) if least else None
+            return -(-MILLI_PER_GPU * shape.gpu_memory // least) * shape.devices if least else None
         return int(shape.cost)
 
     @cached_property

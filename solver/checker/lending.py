@@ -78,6 +78,5 @@ def lent_at_most(nodes: Iterable[Node], gpu_type: GpuType, held: Iterable[TaskPl
     if not lost:
         return there
     for task in held:
-        devices = task.devices if task.mig is None else (task.mig.gpu,)
-        there += 0 if lost.isdisjoint(devices) else task.gpus
+        there += 0 if lost.isdisjoint(task.on_gpus) else task.gpus
     return there

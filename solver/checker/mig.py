@@ -39,11 +39,12 @@ def mig_violations(case: JudgedPlan) -> Iterator[Violation]:
 
 
 def has_its_instance(shape: Shape, task: TaskPlacement) -> bool:
-    """S2: the task has one instance of the profile it asked for, and nothing else; or asked for none and has none."""
+    """S2: the task has as many instances of the profile as it asked for, and nothing else; or asked for none and has none."""
     if shape.mig is None or task.mig is None:
         return shape.mig is None and task.mig is None
-    named = DeviceId(f"{task.mig.gpu}/{task.mig.instance.profile}@{task.mig.instance.start}")
-    return task.devices == (named,) and task.share is None and task.mig.instance.profile == shape.mig
+    named = tuple(DeviceId(f"{slot.gpu}/{slot.instance.profile}@{slot.instance.start}") for slot in task.slots)
+    is_alike = all(slot.instance.profile == shape.mig for slot in task.slots)
+    return task.devices == named and task.share is None and is_alike and len(set(named)) == len(named) == shape.devices
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,15 @@ class _Court:
         """The instances that are somebody's, by GPU."""
         used: defaultdict[DeviceId, set[MigInstance]] = defaultdict(set)
         for task in (*self.case.mig_tasks, *self._asked):
-            if task.mig is not None:
-                used[task.mig.gpu].add(task.mig.instance)
+            for slot in task.slots:
+                used[slot.gpu].add(slot.instance)
         return dict(used)
 
     @cached_property
     def whole(self) -> set[DeviceId]:
         """Of GPUs on which instances are somebody's, given or made: those that are somebody's as a whole."""
-        bound = (task.mig for step in self.case.steps(Bind) for task in step.tasks)
-        divided = self.used.keys() | self.made.keys() | {slot.gpu for slot in bound if slot is not None}
+        bound = (slot for step in self.case.steps(Bind) for task in step.tasks for slot in task.slots)
+        divided = self.used.keys() | self.made.keys() | {slot.gpu for slot in bound}
         if not divided:
             return set()
         there = (task for job in self.case.snapshot.jobs for task in job.placement)
@@ -93,8 +94,11 @@ class _Court:
             if intent.kind == "nominate" and intent.job in self.case.withdrawn:
                 continue
             later = unmade(self.case, intent.tasks) if intent.kind == "nominate" else {}
-            gpus_of = ((task, {*task.devices, *((task.mig.gpu,) if task.mig else ())}) for task in intent.tasks)
-            found += (task for task, gpus in gpus_of if gpus.isdisjoint(later))
+            for task in intent.tasks:
+                if later.keys().isdisjoint(task.on_gpus):
+                    found.append(task)
+                elif there := [slot for slot in task.slots if slot.gpu not in later]:
+                    found.append(task.on_slots(there))
         return found
 
     def after(self, device: DeviceId) -> Instances | None:
@@ -153,9 +157,9 @@ class _Court:
             for task in step.tasks:
                 if task.mig is None:
                     yield from self._taken_whole(step.job, task, used)
-                else:
-                    yield from self._instance(step.job, task, used[task.mig.gpu], self.after)
-                    used[task.mig.gpu].add(task.mig.instance)
+                for slot in task.slots:
+                    yield from self._instance(step.job, task, slot, used[slot.gpu], self.after)
+                    used[slot.gpu].add(slot.instance)
         divided = {device for device, instances in used.items() if instances} - self.whole
         bound = (task for step in self.case.steps(Bind) for task in step.tasks if divided and task.mig is None)
         for device in sorted({device for task in bound for device in task.devices if device in divided}):
@@ -165,7 +169,7 @@ class _Court:
         """What was promised to who is bound now."""
         for intent in self.case.intents:
             if intent.kind == "nominate" and intent.job in self.case.bound:
-                yield from (task.mig for task in intent.tasks if task.mig)
+                yield from (slot for task in intent.tasks for slot in task.slots)
 
     def _promise(self, step: Nominate) -> Iterator[Violation]:
         """What is promised is there already: an instance that is somebody's, or a GPU that is whole.
@@ -178,9 +182,9 @@ class _Court:
             return tuple(later[device] or ()) if device in later else self.after(device)
 
         for task in step.tasks:
-            if task.mig is not None:
-                yield from self._instance(step.job, task, (), there)
-            elif not self._divided.isdisjoint(task.devices):
+            for slot in task.slots:
+                yield from self._instance(step.job, task, slot, (), there)
+            if task.mig is None and not self._divided.isdisjoint(task.devices):
                 known = ((device, self.made.get(device, partitioned.get(device))) for device in task.devices)
                 divided = [device for device, instances in known if instances is not None and device not in later]
                 if divided:
@@ -225,11 +229,13 @@ class _Court:
             yield Violation("S6", step.device, "gets a layout that its pool's policy does not list")
 
     def _instance(
-        self, job: str, task: TaskPlacement, used: Iterable[MigInstance], after: Callable[[DeviceId], Instances | None]
+        self,
+        job: str,
+        task: TaskPlacement,
+        slot: MigSlot,
+        used: Iterable[MigInstance],
+        after: Callable[[DeviceId], Instances | None],
     ) -> Iterator[Violation]:
-        if task.mig is None:
-            return
-        slot = task.mig
         node, gpu = self.case.ground.gpus.get(slot.gpu, (None, None))
         if node is None or gpu is None or node.name != task.node or not gpu.healthy:
             yield Violation("S1", job, f"{slot.gpu} is not a healthy GPU of {task.node}")

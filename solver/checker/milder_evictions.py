@@ -127,6 +127,9 @@ class _Evictions:
     def _is_milder(self, other: _Part, leaves: _Part, preemptor: Job) -> bool:
         if other.milli > leaves.milli or (other.is_whole and not leaves.is_whole):
             return False
+        given = {device for task in self.case.promises[preemptor.name].tasks for device in task.devices}
+        if any(not given.isdisjoint(task.devices) for task in other.job.placement):
+            return False  # it gets a part of that GPU already, and no second one
         is_alike = leaves.job.spec.queue == other.job.spec.queue and other.known.value <= leaves.known.value
         loses_less = is_alike and other.lost + ABOUT_MS < leaves.lost
         if not (loses_less or self._is_inside(preemptor, leaves.gpu_type)) or not self._leaves_room(other, leaves):

@@ -35,15 +35,15 @@ def unmade(case: JudgedPlan, tasks: Sequence[TaskPlacement]) -> Wanted:
     wanted: Wanted = {}
     partitioned = case.partitioned
     for task in tasks:
-        if task.mig is None:
-            if not partitioned.keys().isdisjoint(task.devices):
-                wanted.update({device: None for device in task.devices if device in partitioned})
-        elif task.mig.gpu in case.ground.gpus and task.mig.instance not in partitioned.get(task.mig.gpu, ()):
-            wanted.setdefault(task.mig.gpu, [])
-    for task in tasks if wanted else ():
-        found = wanted.get(task.mig.gpu) if task.mig is not None else None
-        if task.mig is not None and found is not None:
-            found.append(task.mig.instance)
+        if task.mig is None and not partitioned.keys().isdisjoint(task.devices):
+            wanted.update({device: None for device in task.devices if device in partitioned})
+        for slot in task.slots:
+            if slot.gpu in case.ground.gpus and slot.instance not in partitioned.get(slot.gpu, ()):
+                wanted.setdefault(slot.gpu, [])
+    for slot in (slot for task in tasks for slot in task.slots) if wanted else ():
+        found = wanted.get(slot.gpu)
+        if found is not None:
+            found.append(slot.instance)
     return wanted
 
 
@@ -51,7 +51,7 @@ def may_be_made(case: JudgedPlan, known: MigGeometry, device: DeviceId, instance
     """Whether a GPU may be promised as what it is not: others may have to leave it, or it is to be whole and nobody uses it."""
     if known.drains or known.mode == "fixed" or instances is not None:
         return known.drains
-    return not any(device in _gpus(task) for job in case.snapshot.jobs for task in job.placement)
+    return not any(device in task.on_gpus for job in case.snapshot.jobs for task in job.placement)
 
 
 def pledge_violations(case: JudgedPlan) -> Iterator[Violation]:
@@ -127,7 +127,7 @@ class _Court:
         earlier = {name: frozenset(tasks) for name, tasks in self.case.promised.items()}
         for step in self.case.placing:
             for task in step.tasks:
-                for device in _gpus(task):
+                for device in task.on_gpus:
                     owner = self.before.get(device, step.job)
                     if owner != step.job and task not in earlier.get(step.job, ()):
                         yield Violation("S1", step.job, f"GPU {device} is promised to {owner}, and partitioned for it")
@@ -153,7 +153,7 @@ class _Court:
                 continue
             if task.mig is None:
                 return None
-            found.add(task.mig.instance)
+            found.update(slot.instance for slot in task.slots if slot.gpu == device)
         return found
 
     @cached_property
@@ -162,7 +162,7 @@ class _Court:
         new = (step for step in self.case.steps(Nominate))
         on: dict[DeviceId, list[_Held]] = {device: [] for step in new for device in unmade(self.case, step.tasks)}
         for held in self._all_held():
-            for device in _gpus(held.task):
+            for device in held.task.on_gpus:
                 if device in on:
                     on[device].append(held)
         return on
@@ -186,10 +186,6 @@ class _Held(NamedTuple):
     job: JobName
     task: TaskPlacement
     promised: bool
-
-
-def _gpus(task: TaskPlacement) -> tuple[DeviceId, ...]:
-    return task.devices if task.mig is None else (task.mig.gpu,)
 
 
 def _fits(profiles: Mapping[str, MigProfile], instances: Iterable[MigInstance]) -> bool:

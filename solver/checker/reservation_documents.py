@@ -73,7 +73,7 @@ class _Court:
                 continue
             if document.start > now and self._leaves(document, job):
                 continue
-            used = {task.mig.gpu} if task.mig else set(task.devices)
+            used = set(task.on_gpus)
             if used & devices or (task.node in whole and self._needs(job, task)):
                 problem = (
                     f"is on {task.node}, where Reservation {document.name} keeps others away from {document.start}"
@@ -96,7 +96,7 @@ class _Court:
         """By node and by GPU, the places in that list."""
         places: defaultdict[str, list[int]] = defaultdict(list)
         for place, (_, task) in enumerate(self._placed):
-            for name in (task.node, *((task.mig.gpu,) if task.mig else task.devices)):
+            for name in (task.node, *task.on_gpus):
                 places[name].append(place)
         return places
 
@@ -199,7 +199,7 @@ def called_back(case: JudgedPlan) -> Mapping[JobName, Instant]:
     found: dict[JobName, Instant] = {}
     for job in case.snapshot.jobs if by_gpu or by_node else ():
         for task in job.placement:
-            gpus = (task.mig.gpu,) if task.mig else task.devices
+            gpus = task.on_gpus
             for document in (*by_node.get(task.node, ()), *(one for gpu in gpus for one in by_gpu.get(gpu, ()))):
                 known = case.lookup.class_of(job)
                 leaves = document.evict == "all" or (known is not None and known.preemptible)

@@ -80,23 +80,23 @@ def sharing_violations(case: JudgedPlan) -> Iterator[Violation]:
 
 
 def _too_many(device: DeviceId, together: list[GpuShare], added: list[GpuShare]) -> Iterator[Violation]:
-    given = sum(part.task.gpus for part in together)
+    given = sum(part.task.share or 0 for part in together)
     if given > MilliGpu.gpus(1):
         yield Violation("S1", _names(added), f"device {device} would hold {MilliGpu(given)} of itself")
 
 
 def has_its_gpus(job: Job, shape: Shape, task: TaskPlacement, case: JudgedPlan) -> bool:
-    """S2: the task has exactly the whole GPUs it asked for, or the part of one: of an oversubscribed one as much less."""
+    """S2: the task has exactly the whole GPUs it asked for, or the part of each: of oversubscribed ones as much less."""
     if not shape.is_shared:
         return task.share is None and len(task.devices) == shape.gpus
-    if task.share is None or len(task.devices) != 1:
+    if task.share is None or not len(set(task.devices)) == len(task.devices) == shape.devices:
         return False
     if shape.gpu_memory is None:
         times = round(_oversubscribed(job, task, case) * MilliGpu.gpus(1))
         asked = (shape.gpu_fraction or 0) * MilliGpu.gpus(1)
         return (task.share - 1) * times < asked <= task.share * times
-    found = case.ground.gpus.get(task.devices[0])
-    return task.share * (found[1].memory if found else 0) >= shape.gpu_memory * MilliGpu.gpus(1)
+    least = min(found[1].memory if (found := case.ground.gpus.get(device)) else 0 for device in task.devices)
+    return task.share * least >= shape.gpu_memory * MilliGpu.gpus(1)
 
 
 def _oversubscribed(job: Job, task: TaskPlacement, case: JudgedPlan) -> float:

@@ -76,6 +76,7 @@ class CapacityRows:
         """A column for each trust domain: whole GPUs that are divided for it. To all others each is a task of one GPU."""
         columns: dict[Circles, int] = {}
         shares = {gpus_alone(bare(shape)): None for _, parts in flows for shape, _ in parts}
+        shares |= {msgspec.structs.replace(shape, devices=1): None for shape in shares if shape.devices > 1}
         for reference in shares:
             if not isinstance(reference, SharedShape):
                 continue

@@ -167,7 +167,8 @@ def cost_in_slots(task: Shape, reference: Shape) -> int:
         return 0
     ratios = [_share_ratio(task, reference)] if isinstance(reference, SharedShape) else []
     if isinstance(reference, MigShape):
-        ratios = [int(isinstance(task, MigShape) and (task.model, task.mig) == (reference.model, reference.mig))]
+        is_alike = isinstance(task, MigShape) and (task.model, task.mig) == (reference.model, reference.mig)
+        ratios = [task.devices // reference.devices if is_alike else 0]
     ratios += [task.gpus // reference.gpus] if reference.gpus else []
     has = task.beside
     ratios += [has.get(name, 0) // need for name, need in reference.beside.items() if need]
@@ -175,21 +176,28 @@ def cost_in_slots(task: Shape, reference: Shape) -> int:
 
 
 def _share_ratio(task: Shape, reference: SharedShape) -> int:
-    """A whole GPU is worth as many slots as it could be divided into; a share takes from its own trust domain alone."""
+    """A whole GPU is worth as many slots as it could be divided into; a share takes from its own trust domain alone.
+
+    Where `reference` has shares of several GPUs: as many tasks of it as find a place on the GPUs of the task.
+    """
+    gpus, each = task.gpus, MILLI_PER_GPU // reference.milli
     if isinstance(task, SharedShape):
-        return task.milli // reference.milli if task.circles == reference.circles else 0
-    return task.gpus * (MILLI_PER_GPU // reference.milli)
+        gpus = task.devices if task.circles == reference.circles else 0
+        each = task.milli // reference.milli
+    return gpus * each // reference.devices if gpus >= reference.devices else 0
 
 
 def reference_shapes(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
     """Shapes to count slots of: those asked for, and their GPUs alone (the chain 1|2|4|8, and fractions below it).
 
     Those of limited tasks are counted on any node too; those that take what few nodes lack, without that too: a large task and a
-    small one take one place for a pod each, so places say little of how many of them there is room for.
+    small one take one place for a pod each, so places say little of how many of them there is room for. Those of several devices
+    are counted device by device too: what is left of a node may be too little for a whole task, and none of it lost.
     """
     asked = {bare(shape) for shape in shapes}
     asked |= {kept_to(shape, "") for shape in asked if nodes_of(shape)}
     asked |= {msgspec.structs.replace(shape, resources=NONE) for shape in asked if shape.resources}
+    asked |= {msgspec.structs.replace(shape, devices=1) for shape in asked if shape.devices > 1}
     return tuple(sorted(asked | {gpus_alone(shape) for shape in asked}, key=size_of))
 
 
@@ -197,7 +205,7 @@ def size_of(shape: Shape) -> tuple[object, ...]:
     """Sorts shapes by what they take; no two different bare shapes are alike in it."""
     circles = shape.circles if isinstance(shape, SharedShape) else ()
     beside = (shape.cpu, shape.memory, tuple(shape.resources.items()))
-    return (shape.cost, *beside, circles, shape.mig or "", nodes_of(shape))
+    return (shape.cost, *beside, circles, shape.mig or "", shape.devices, nodes_of(shape))
 
 
 def gpus_alone(shape: Shape) -> Shape:

@@ -151,12 +151,13 @@ def _newly_divided(start: JobStart, cells: Cells, divided: set[DeviceId]) -> Ite
     shapes = start.shapes
     for task in start.placed.tasks:
         shape, node = shapes[task.group], cells.capacity.index[task.node]
-        if isinstance(shape, SharedShape) and not divided.issuperset(task.devices):
-            divided.update(task.devices)
-            cell = cells.cell_of(node)
-            local = cells.local(shape, cell)
-            if isinstance(local, SharedShape):
-                yield cell, local.circles
+        for device in task.devices if isinstance(shape, SharedShape) else ():
+            if device not in divided:
+                divided.add(device)
+                cell = cells.cell_of(node)
+                local = cells.local(shape, cell)
+                if isinstance(local, SharedShape):
+                    yield cell, local.circles
 
 
 def _way_of(start: JobStart, number: int, formulation: Formulation, capacity: FreeCapacity) -> Way:

@@ -57,11 +57,12 @@ class InstanceSlots:
         for number, job in self.leaving.items():
             for task in job.placement:
                 node = self.room.index.get(task.node)
-                if node is not None and task.mig is not None and self.room.partitions.is_divided(node, task.mig.gpu):
-                    self._left[node, task.mig.instance.profile].append(number)
+                for slot in task.slots if node is not None else ():
+                    if node is not None and self.room.partitions.is_divided(node, slot.gpu):
+                        self._left[node, slot.instance.profile].append(number)
 
     def most(self, node: int, profile: Profile, *, still: bool) -> int:
-        """Tasks that a node takes at most, with what may leave unless they wait for nobody."""
+        """Instances that a node has at most, with what may leave unless they wait for nobody."""
         if not self._is_of(node, profile):
             return 0
         gained = sum(change.gain for change in self._changes_of(node, profile))
@@ -83,11 +84,10 @@ class InstanceSlots:
         self, node: int, tasks: Iterable[tuple[MigShape, int]], back: Mapping[int, int], *, now: bool
     ) -> Iterator[tuple[dict[int, float], float]]:
         """Of each profile: its tasks find instances. `tasks`: shapes with their columns; `back`: the columns of who may leave."""
-        by_profile = defaultdict[Profile, list[int]](list)
+        by_profile = defaultdict[Profile, dict[int, float]](dict)
         for shape, column in tasks:
-            by_profile[Profile.of(shape)].append(column)
-        for profile, columns in by_profile.items():
-            terms = dict.fromkeys(columns, 1.0)
+            by_profile[Profile.of(shape)][column] = float(shape.devices)
+        for profile, terms in by_profile.items():
             for change in self._changes_of(node, profile):
                 terms[change.column] = -float(change.gain)
             for column, lost in self._lost(node, profile):

@@ -246,7 +246,7 @@ class PreemptionDecision:
             number
             for number, holder in enumerate(self.making.attempts.evictable.allocations.holders)
             if holder.job.spec.queue != queue
-            and not any(task.mig and task.mig.instance.profile in profiles for task in holder.job.placement)
+            and not any(slot.instance.profile in profiles for task in holder.job.placement for slot in task.slots)
         ]
 
     def _means(self, preemptor: PreemptorJob, manner: Manner) -> Ints:

@@ -141,6 +141,8 @@ class PreemptionPlaces:
     def by_node(self, slot: SlotKind) -> Iterator[tuple[int, int]]:
         """The columns that count tasks of a slot, each with its node."""
         yield from self.on[slot].items()
+        if slot.shape.devices > 1:
+            return  # the other columns count GPUs of its tasks
         yield from ((self.divided[device].node, column) for device, column in self.parts[slot].items())
         yield from ((node, column) for node, columns in self.on_opened[slot].items() for column in columns)
 
@@ -246,7 +248,7 @@ class PreemptionPlaces:
                     self.on[slot][node] = self.program.builder.column(fits)
 
     def _columns_of_fractions(self, slot: SlotKind, shape: SharedShape, node: int, most: float) -> None:
-        """On GPUs of their trust domain that are divided already, and on free ones that are divided for them."""
+        """On GPUs of their trust domain that are divided already, and on free ones that are divided for them: shares of each."""
         domain, each = shape.domain(self.room.nodes[node].pool), MILLI_PER_GPU // shape.milli
         if domain is None:
             return
@@ -256,12 +258,26 @@ class PreemptionPlaces:
                 self.parts[slot][device] = builder.column(min(most, each))
         free = int(self.room.free_gpus[node]) + (0 if slot.still else self._gpus_gained(node))
         opened = self.opened[Opening(node, domain, slot.mask, slot.still)]
-        wanted = ceil(most / each)
+        wanted = max(shape.devices, ceil(most * shape.devices / each))
         while len(opened) < min(free, wanted):
             opened.append(builder.column(1))
             if len(opened) > 1:
                 builder.at_most({opened[-1]: 1.0, opened[-2]: -1.0}, 0.0)
         self.on_opened[slot][node] = [builder.column(min(most, each)) for _ in opened[:wanted]]
+        if shape.devices > 1:
+            self._columns_of_several(slot, node, most, each)
+
+    def _columns_of_several(self, slot: SlotKind, node: int, most: float, each: int) -> None:
+        """Tasks with a share of several GPUs each, and of none of them two."""
+        builder, there = self.program.builder, list(self.on_opened[slot][node])
+        there += [column for device, column in self.parts[slot].items() if self.divided[device].node == node]
+        if len(there) < slot.shape.devices:
+            return
+        fits = min(most, self._most_on(self.room, node, slot), len(there) * each // slot.shape.devices)
+        tasks = self.on[slot][node] = builder.column(fits)
+        builder.equal({**dict.fromkeys(there, 1.0), tasks: -float(slot.shape.devices)}, 0.0)
+        for column in there:
+            builder.at_most({column: 1.0, tasks: -1.0}, 0.0)
 
     def _gpus_gained(self, node: int) -> int:
         divided = sum(gpu.node == node for gpu in self.divided.values())
@@ -275,7 +291,7 @@ class PreemptionPlaces:
             gained = 0 if slot.still else self._gpus_gained(node)
             fits.append((int(room.free_gpus[node]) + gained + self.instances.could_be_whole(node)) // shape.gpus)
         if isinstance(shape, MigShape):
-            fits.append(self.instances.most(node, Profile.of(shape), still=slot.still))
+            fits.append(self.instances.most(node, Profile.of(shape), still=slot.still) // shape.devices)
         for name, need in shape.beside.items():
             if need:
                 left = int(room.free_beside[name][node]) + sum(release.beside.get(name, 0) for release in freed)
@@ -365,7 +381,7 @@ class PreemptionPlaces:
         """A free GPU that is divided among tasks of one trust domain."""
         pool = self.room.nodes[opening.node].pool
         tasks = {
-            self.on_opened[slot][opening.node][place]: float(slot.shape.cost)
+            self.on_opened[slot][opening.node][place]: float(slot.shape.milli)
             for slot in slots
             if isinstance(slot.shape, SharedShape)
             and (slot.shape.domain(pool), slot.mask, slot.still) == opening[1:]
@@ -393,7 +409,11 @@ class PreemptionPlaces:
                 given_back = [(release.who, release.beside.get(name, 0)) for release in back]
                 self._row(asked, given_back, float(room.free_beside[name][node]))
         for device, gpu in self.divided.items():
-            on_it = {self.parts[slot][device]: float(slot.shape.cost) for slot in slots if device in self.parts[slot]}
+            on_it = {
+                self.parts[slot][device]: float(slot.shape.milli)
+                for slot in slots
+                if isinstance(slot.shape, SharedShape) and device in self.parts[slot]
+            }
             if device in wholes and (mask.all() or wholes[device] != gpu.whole):
                 on_it[wholes[device]] = float(MILLI_PER_GPU)
             given_back = [(leaving[number], milli) for number, milli in gpu.shares if mask[number]]
@@ -447,6 +467,8 @@ class PreemptionPlaces:
     def _on_node(self, slot: SlotKind, node: int) -> Iterator[int]:
         if node in self.on[slot]:
             yield self.on[slot][node]
+        if slot.shape.devices > 1:
+            return
         yield from self.on_opened[slot].get(node, ())
         yield from (column for device, column in self.parts[slot].items() if self.divided[device].node == node)
 
@@ -499,6 +521,6 @@ def _shares(jobs: Iterable[tuple[int, Job]]) -> defaultdict[DeviceId, list[tuple
     found = defaultdict[DeviceId, list[tuple[int, int]]](list)
     for who, job in jobs:
         for task in job.placement:
-            if task.share is not None:
-                found[task.devices[0]].append((who, int(task.share)))
+            for device in task.devices if task.share is not None else ():
+                found[device].append((who, int(task.share or 0)))
     return found

@@ -15,6 +15,7 @@ from itertools import takewhile
 from math import inf
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from solver.milp.builder import ProgramBuilder
@@ -160,8 +161,8 @@ class PreemptionProgram:
         """Count what there is of MIG instances."""
         for number, holder in enumerate(self.attempts.evictable.allocations.holders):
             for task in holder.job.placement:
-                if task.mig is not None:
-                    self._instances[task.mig.instance.profile][number] += 1
+                for slot in task.slots:
+                    self._instances[slot.instance.profile][number] += 1
 
     def state(self, classes: Sequence[PreemptorClass], families_of: Mapping[int, Sequence[int]]) -> None:
         """Write all columns, and the rows about shares and limits. `families_of`: of each class, by its place, its families."""
@@ -221,7 +222,10 @@ class PreemptionProgram:
         for shape, kind, group in zip(option.shapes, option.gpu_types, known.first.job.spec.task_groups, strict=True):
             if isinstance(shape, MigShape):
                 left = sum(count for holder, count in self._instances[shape.mig or ""].items() if lawful[holder])
-                if left < group.least and left + int(room.slots(shape, kind).sum()) < group.least:
+                needed = group.least * shape.devices
+                # Of what is free on a node, some may be too little for one task as long as nobody leaves.
+                single = msgspec.structs.replace(shape, devices=1)
+                if left < needed and left + int(room.slots(single, kind).sum()) < needed:
                     return False
         return True
 

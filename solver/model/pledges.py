@@ -16,17 +16,12 @@ Pledged = frozenset[tuple[NodeName, DeviceId]]
 NOTHING: Pledged = frozenset()
 
 
-def gpus_of(task: TaskPlacement) -> tuple[DeviceId, ...]:
-    """The GPUs on which a task is: its own, or the one with its instance."""
-    return (task.mig.gpu,) if task.mig else task.devices
-
-
 def pledged_by(intent: Intent, gpus: Mapping[tuple[NodeName, DeviceId], Gpu]) -> Pledged:
     """What a promise needs to have partitioned: for instances that are not there, and whole GPUs that are in MIG mode."""
     return frozenset(
         (task.node, gpu)
         for task in intent.tasks
-        for gpu in gpus_of(task)
+        for gpu in task.on_gpus
         if (task.node, gpu) in gpus and not _is_there(task, gpus[task.node, gpu])
     )
 
@@ -43,11 +38,15 @@ def pledges_in(nodes: Iterable[Node], in_flight: InFlight) -> dict[JobName, Pled
 
 def beside(task: TaskPlacement, pledged: Pledged) -> TaskPlacement:
     """What a promised task holds beside GPUs that are pledged to it."""
-    if not any((task.node, gpu) in pledged for gpu in gpus_of(task)):
+    if not any((task.node, gpu) in pledged for gpu in task.on_gpus):
         return task
-    own = () if task.mig else tuple(device for device in task.devices if (task.node, device) not in pledged)
-    return msgspec.structs.replace(task, devices=own, mig=None)
+    if task.mig:
+        return task.on_slots([slot for slot in task.slots if (task.node, slot.gpu) not in pledged])
+    own = tuple(device for device in task.devices if (task.node, device) not in pledged)
+    return msgspec.structs.replace(task, devices=own)
 
 
 def _is_there(task: TaskPlacement, gpu: Gpu) -> bool:
-    return gpu.instances is None if task.mig is None else task.mig.instance in (gpu.instances or ())
+    if task.mig is None:
+        return gpu.instances is None
+    return all(slot.instance in (gpu.instances or ()) for slot in task.slots if slot.gpu == gpu.id)

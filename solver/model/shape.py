@@ -18,7 +18,9 @@ class Shape(Document, frozen=True):
     """What one task needs. `gpu_types` in order of preference; empty means any type.
 
     Of GPUs at most one of four: `gpus` whole ones, `gpu_fraction` of one, as much of one as has `gpu_memory`, or a `mig`
-    instance of that profile. `min_gpu_memory`: each GPU, whole or not, has at least so much memory altogether; None: any will do.
+    instance of that profile. `devices`: of how many different GPUs such a part, or how many such instances, all on one node; 1
+    where it asks for none.
+    `min_gpu_memory`: each GPU, whole or not, has at least so much memory altogether; None: any will do.
     `node_labels`: the node has all of these labels, each as KEY=VALUE. `resources`: what it takes of what else nodes have.
     """
 
@@ -32,6 +34,7 @@ class Shape(Document, frozen=True):
     min_gpu_memory: Memory | None = None
     node_labels: tuple[str, ...] = ()
     resources: Amounts = NONE
+    devices: int = 1
 
     @property
     def beside(self) -> dict[str, int]:
@@ -41,7 +44,7 @@ class Shape(Document, frozen=True):
     @property
     def cost(self) -> MilliGpu:
         """What a task is charged, where that is known without the type of its GPU."""
-        return MilliGpu(MilliGpu.gpus(self.gpus) + (self.gpu_fraction or 0))
+        return MilliGpu(MilliGpu.gpus(self.gpus) + (self.gpu_fraction or 0) * self.devices)
 
     @property
     def is_shared(self) -> bool:
@@ -104,15 +107,15 @@ def nodes_of(shape: Shape) -> str:
 
 
 class SharedShape(ServedShape, frozen=True):
-    """A shape with its part of a GPU settled, on one GPU type: `milli` of it, in the pool of one of its `circles`."""
+    """A shape with its part of a GPU settled, on one GPU type: `milli` of each of its GPUs, in the pool of one of its `circles`."""
 
     milli: int = 0
     circles: tuple[Circle, ...] = ()
 
     @property
     def cost(self) -> MilliGpu:
-        """What a task is charged: its part of the GPU."""
-        return MilliGpu(self.milli)
+        """What a task is charged: its part of each of its GPUs."""
+        return MilliGpu(self.milli * self.devices)
 
     @property
     def is_shared(self) -> bool:
@@ -130,12 +133,12 @@ class SharedShape(ServedShape, frozen=True):
 
 
 class MigShape(ServedShape, frozen=True):
-    """A shape with its MIG profile settled: that of one `model`, which takes `milli` of a GPU (0: there is no such profile)."""
+    """A shape with its MIG profile settled: that of one `model`, each instance `milli` of a GPU (0: there is no such profile)."""
 
     model: str = ""
     milli: int = 0
 
     @property
     def cost(self) -> MilliGpu:
-        """What a task is charged: its part of the GPU's memory slices."""
-        return MilliGpu(self.milli)
+        """What a task is charged: the part of a GPU's memory slices that each of its instances has."""
+        return MilliGpu(self.milli * self.devices)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, NewType
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, NewType, Self
 
 import msgspec
 
 from solver.model.cluster import LEVELS, DeviceId, Level, MigInstance, NodeName, SpreadLevel
 from solver.model.document import Document
-from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.model.shape import Shape, SharingMode
 
 JobName = NewType("JobName", str)
@@ -367,7 +368,7 @@ class JobSpec(Document, frozen=True):
 
 
 class MigSlot(Document, frozen=True):
-    """The MIG instance that is a task's only device: on which GPU, which, and what part of the GPU it counts as."""
+    """A MIG instance that is a task's device: on which GPU, which, and what part of the GPU it counts as."""
 
     gpu: DeviceId
     instance: MigInstance
@@ -377,8 +378,8 @@ class MigSlot(Document, frozen=True):
 class TaskPlacement(Document, frozen=True):
     """Where one task of a gang runs. `index` counts within its group.
 
-    `share`: how much it has of its only device, beside others, and `sharing` how; None: its devices are its own.
-    `mig`: its only device is this instance; None: its devices are GPUs.
+    `share`: how much it has of each of its devices, beside others, and `sharing` how; None: its devices are its own.
+    `mig`: its device is this instance, and where it has several, `mig_beside` are the others; None: its devices are GPUs.
     """
 
     group: str
@@ -388,13 +389,30 @@ class TaskPlacement(Document, frozen=True):
     share: MilliGpu | None = None
     sharing: SharingMode | None = None
     mig: MigSlot | None = None
+    mig_beside: tuple[MigSlot, ...] = ()
+
+    @property
+    def slots(self) -> tuple[MigSlot, ...]:
+        """Its MIG instances."""
+        return () if self.mig is None else (self.mig, *self.mig_beside)
+
+    @property
+    def on_gpus(self) -> tuple[DeviceId, ...]:
+        """The GPUs on which it is, each once: its own, or those with its instances."""
+        return self.devices if self.mig is None else tuple(dict.fromkeys(slot.gpu for slot in self.slots))
+
+    def on_slots(self, slots: Sequence[MigSlot]) -> Self:
+        """The same task with these MIG instances and no other device."""
+        devices = tuple(slot.instance.id_on(slot.gpu) for slot in slots)
+        first, others = (slots[0], tuple(slots[1:])) if slots else (None, ())
+        return msgspec.structs.replace(self, devices=devices, mig=first, mig_beside=others)
 
     @property
     def gpus(self) -> MilliGpu:
         """GPUs that it holds."""
         if self.mig is not None:
-            return self.mig.cost
-        return MilliGpu.gpus(len(self.devices)) if self.share is None else self.share
+            return MilliGpu(sum(slot.cost for slot in self.slots))
+        return MilliGpu(len(self.devices) * (MILLI_PER_GPU if self.share is None else self.share))
 
 
 class QuietGpus(Document, frozen=True):

@@ -19,11 +19,11 @@ def place_best(
 ) -> tuple[Option, PlacedGang] | None:
     """Take room under one of several equally liked options: where `fit` finds the cheapest place, else the first that fits.
 
-    `fit` chooses for jobs of one task that read no data, and knows nothing of GPUs in MIG mode. Gangs stay together as `place`
-    keeps them; `tasks` as there.
+    `fit` chooses for jobs of one task that read no data, and knows nothing of GPUs in MIG mode, or of parts of several GPUs.
+    Gangs stay together as `place` keeps them; `tasks` as there.
     """
     alone = spec.tasks == 1 and sum(tasks or least_tasks(spec)) == 1
-    if fit is not None and alone and not _wants_instance(spec) and not spec.data:
+    if fit is not None and alone and not _wants_several(spec) and not spec.data:
         # Beside GPUs that are free or divided it goes where these miss its cores the least.
         off_gpus = next(_off_gpus(room, spec, options), None)
         if off_gpus:
@@ -45,8 +45,9 @@ def _off_gpus(room: FreeCapacity, spec: JobSpec, options: Sequence[Option]) -> I
             yield option, placed
 
 
-def _wants_instance(spec: JobSpec) -> bool:
-    return any(group.shape.mig is not None for group in spec.task_groups)
+def _wants_several(spec: JobSpec) -> bool:
+    """MIG instances, or parts of several GPUs."""
+    return any(group.shape.mig is not None or group.shape.devices > 1 for group in spec.task_groups)
 
 
 def _place_cheapest(

@@ -47,8 +47,9 @@ def assign_devices(
     }
     for node, tasks in chosen:
         share, mode = _share(group.shape, room.nodes[node].pool)
-        for devices, slot in islice(taken[node], tasks):
-            yield TaskPlacement(group.name, next(free), room.nodes[node].name, devices, share, mode, slot)
+        for devices, slots in islice(taken[node], tasks):
+            task = TaskPlacement(group.name, next(free), room.nodes[node].name, devices, share, mode)
+            yield task.on_slots(slots) if slots else task
 
 
 def by_node(chosen: Iterable[tuple[int, int]]) -> Mapping[int, int]:
@@ -61,13 +62,14 @@ def by_node(chosen: Iterable[tuple[int, int]]) -> Mapping[int, int]:
 
 def take(
     room: FreeCapacity, node: int, shape: Shape, tasks: int, first: Sequence[DeviceId] = ()
-) -> list[tuple[tuple[DeviceId, ...], MigSlot | None]]:
-    """The devices of each task, and the MIG instance where that is its device."""
+) -> list[tuple[tuple[DeviceId, ...], tuple[MigSlot, ...]]]:
+    """The GPUs of each task, or the MIG instances that it has instead."""
     if isinstance(shape, MigShape):
-        return [((slot.instance.id_on(slot.gpu),), slot) for slot in room.take_instances(node, shape, tasks)]
-    return [(devices, None) for devices in room.take(node, shape, tasks, first)]
+        found = iter(room.take_instances(node, shape, tasks))
+        return [((), tuple(islice(found, shape.devices))) for _ in range(tasks)]
+    return [(devices, ()) for devices in room.take(node, shape, tasks, first)]
 
 
 def _share(shape: Shape, pool: str) -> tuple[MilliGpu | None, SharingMode | None]:
     circle = shape.circle(pool) if isinstance(shape, SharedShape) else None
-    return (shape.cost, circle.mode) if circle else (None, None)
+    return (MilliGpu(shape.milli), circle.mode) if circle and isinstance(shape, SharedShape) else (None, None)

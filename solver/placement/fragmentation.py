@@ -149,7 +149,8 @@ class _GroupCounts:
 
 def need_of(shape: Shape, gpu_types: tuple[GpuType, ...]) -> ExpectedTask:
     """A settled shape as a need."""
-    milli = int(shape.cost) if shape.is_shared else 0
+    # Of several GPUs by one of them: a part of each is worth what such a part is.
+    milli = int(shape.cost) // shape.devices if shape.is_shared else 0
     if milli >= MILLI_PER_GPU:
         return ExpectedTask(1, 0, int(shape.cpu), int(shape.memory), gpu_types)
     return ExpectedTask(shape.gpus, milli, int(shape.cpu), int(shape.memory), gpu_types)

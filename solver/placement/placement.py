@@ -33,7 +33,7 @@ class PlacedGang:
 
     def pledged(self, before: MigPartitions, after: FreeCapacity) -> Pledged:
         """The GPUs that have to be partitioned anew before it is all there: as they were, and in the room where it is placed."""
-        instances = ((task.node, task.mig) for task in self.tasks if task.mig)
+        instances = ((task.node, slot) for task in self.tasks for slot in task.slots)
         wholes = ((task.node, device) for task in self.tasks if not task.mig for device in task.devices)
         return frozenset(
             (

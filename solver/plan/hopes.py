@@ -100,9 +100,9 @@ def _of_room(reason: AnyReason) -> str:
     match reason:
         case CapacityReason(gpu_type=gpu_type, free=free, wanted=wanted):
             return f"{_lacking(wanted, free)} {gpu_type} more free{among(reason.node_set, reason.nodes_allowed)}"
-        case NoRoomReason(gpu_type=gpu_type, gpus_per_task=each):
+        case NoRoomReason():
             there = among(reason.node_set, reason.nodes_allowed)
-            return f"nodes with room for {_tasks_left(reason)} of {each} {gpu_type}{there}"
+            return f"nodes with room for {_tasks_left(reason)} of {reason.each}{there}"
         case HostResources():
             return _beside_gpus(reason)
         case Topology(level=level, wanted=wanted):
@@ -113,8 +113,8 @@ def _of_room(reason: AnyReason) -> str:
             return f"another {level} with room for {_tasks_left(reason)}"
         case GuaranteeFragmented(gpu_type=gpu_type):
             return f"{gpu_type} free in the shape that it asks for"
-        case MigGeometryReason(gpu_type=gpu_type, profile=profile, tasks=tasks, fit_as_it_is=fit):
-            return f"{tasks - fit} more of {profile or 'whole GPUs'} on {gpu_type}"
+        case MigGeometryReason(gpu_type=gpu_type, tasks=tasks, fit_as_it_is=fit):
+            return f"{tasks - fit} more of {reason.each or 'whole GPUs'} on {gpu_type}"
         case _:
             return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solver.model.cluster import GpuType
-from solver.plan.reason import Reason, count
+from solver.plan.reason import Reason, count, instances
 
 
 class MigHasNoPeers(Reason, frozen=True, tag="mig-has-no-peers"):
@@ -19,6 +19,7 @@ class MigGeometryReason(Reason, frozen=True, tag="mig-geometry"):
     """How GPUs are partitioned leaves too little. `profile` "": whole GPUs, of which some are partitioned with all instances idle.
 
     So many tasks fit as GPUs are partitioned, with the changes that are left in this hour, and with any number of changes.
+    `devices`: the instances of one task.
     """
 
     group: str
@@ -29,9 +30,15 @@ class MigGeometryReason(Reason, frozen=True, tag="mig-geometry"):
     fit_with_changes: int
     fit_at_last: int
     changes_left: int
+    devices: int = 1
+
+    @property
+    def each(self) -> str:
+        """What one task asks for, if that is instances: `1g.10gb`, or `2x 1g.10gb`."""
+        return instances(self.profile, self.devices)
 
     def __str__(self) -> str:
-        what = f"{self.profile} of {self.gpu_type}" if self.profile else f"whole {self.gpu_type}"
+        what = f"{self.each} of {self.gpu_type}" if self.profile else f"whole {self.gpu_type}"
         changes = f"{self.fit_with_changes} with the {count(self.changes_left, 'change')} left in this hour"
         return (
             f"group {self.group} needs room for {count(self.tasks, 'task')} on {what}: room for {self.fit_as_it_is} as the GPUs "

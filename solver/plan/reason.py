@@ -26,6 +26,16 @@ def count(number: float, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def instances(profile: str, devices: int) -> str:
+    """MIG instances as a layout writes them: `1g.10gb`, or `2x 1g.10gb`."""
+    return profile if devices == 1 else f"{devices}x {profile}"
+
+
+def gpus_each(gpus: MilliGpu, gpu_type: str, devices: int) -> str:
+    """The GPUs of one task: `2 H100`, or of parts of several `0.5 of each of 2 H100`."""
+    return f"{gpus} {gpu_type}" if devices == 1 else f"{MilliGpu(gpus // devices)} of each of {devices} {gpu_type}"
+
+
 def at(origin: str) -> str:
     """The place in Git, where it is known."""
     return f" ({origin})" if origin else ""

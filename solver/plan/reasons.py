@@ -14,7 +14,7 @@ from solver.model.inflight import declared_name
 from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.plan.mig_reasons import MigGeometryReason, MigHasNoPeers
-from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, too_little_in_one
+from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, gpus_each, too_little_in_one
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -122,7 +122,10 @@ class CapacityReason(Reason, frozen=True, tag="capacity"):
 
 
 class NoRoomReason(Reason, frozen=True, tag="no-room"):
-    """Enough GPUs are free, but scattered: too few nodes, or too few of a `node_set`, can take a task of this shape."""
+    """Enough GPUs are free, but scattered: too few nodes, or too few of a `node_set`, can take a task of this shape.
+
+    `devices`: the GPUs of which each task wants a part; 1: it does not want parts of several.
+    """
 
     group: str
     gpu_type: GpuType
@@ -131,9 +134,15 @@ class NoRoomReason(Reason, frozen=True, tag="no-room"):
     tasks_that_fit: int
     node_set: str = ""
     nodes_allowed: int = 0
+    devices: int = 1
+
+    @property
+    def each(self) -> str:
+        """What one task asks for."""
+        return gpus_each(self.gpus_per_task, self.gpu_type, self.devices)
 
     def __str__(self) -> str:
-        wanted = f"group {self.group} needs room for {self.tasks} x {self.gpus_per_task} {self.gpu_type}"
+        wanted = f"group {self.group} needs room for {self.tasks} x {self.each}"
         there = f"room for {self.tasks_that_fit}{among(self.node_set, self.nodes_allowed)}"
         return f"{wanted}, {there}: the free GPUs are scattered"
 

@@ -9,7 +9,18 @@ from solver.model.cluster import GpuType, Level
 from solver.model.document import Document
 from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import QueueName
-from solver.plan.reason import HostResource, Reason, among, at, beside_gpus, count, did_you_mean, some_of
+from solver.plan.reason import (
+    HostResource,
+    Reason,
+    among,
+    at,
+    beside_gpus,
+    count,
+    did_you_mean,
+    gpus_each,
+    instances,
+    some_of,
+)
 
 
 class UnknownName(Reason, frozen=True, tag="unknown-name"):
@@ -100,16 +111,28 @@ class NotDivided(Reason, frozen=True, tag="not-divided"):
 
 
 class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
-    """The group asks for more GPU memory than one GPU of the type has. `known` false: the pools do not say how much that is."""
+    """The group asks for more GPU memory than one GPU of the type has. `known` false: the pools do not say how much that is.
+
+    `has`: how much it is; 0: it is not said here. `least`: each of its GPUs is to have as much as is `wanted` altogether, and
+    none of a type that it accepts has; `others` are types that it does not accept and that have as much.
+    """
 
     group: str
     gpu_type: GpuType
     wanted: Memory
     known: bool = True
+    has: Memory = Memory(0)
+    least: bool = False
+    others: tuple[GpuType, ...] = ()
 
     def __str__(self) -> str:
-        has = "has less" if self.known else "has an unknown amount: its NodePool does not declare gpuMemory"
-        return f"group {self.group} asks for {self.wanted} of GPU memory; a {self.gpu_type} {has}"
+        has = (
+            f"has {self.has or 'less'}"
+            if self.known
+            else "has an unknown amount: its NodePool does not declare gpuMemory"
+        )
+        asks = f"needs GPUs with at least {self.wanted} each" if self.least else f"asks for {self.wanted} of GPU memory"
+        return f"group {self.group} {asks}; a {self.gpu_type} {has}"
 
 
 class AboveMax(Reason, frozen=True, tag="above-max"):
@@ -176,7 +199,8 @@ class TooLittleResource(Document, frozen=True):
 class NeverFits(Reason, frozen=True, tag="never-fits"):
     """The gang does not fit the cluster even when it is empty. `largest_task`: most GPUs that one node offers a task.
 
-    `profile`: the MIG profile that each task asks for. `node_set`: the only nodes that its tasks may be on, if it is limited.
+    `profile`: the MIG profile that each task asks for, `devices` times; "": it is no MIG instance, and `devices` are the GPUs of
+    which it wants a part. `node_set`: the only nodes that its tasks may be on, if it is limited.
     `host`: where no node has the CPU and memory that one task asks for; `resource`: or not so much of another resource.
     `beside`: the groups with which it has to be together in one domain of the level.
     """
@@ -194,6 +218,7 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     host: TooLittleHost | None = None
     resource: TooLittleResource | None = None
     beside: tuple[str, ...] = ()
+    devices: int = 1
 
     def __str__(self) -> str:
         there = among(self.node_set, self.nodes_allowed)
@@ -204,10 +229,12 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
             return (
                 f"group {self.group} needs {in_words(self.resource.name, self.resource.wanted)} for each task; {most}"
             )
-        wanted = f"{self.tasks} x {self.gpus_per_task} {self.gpu_type}" if self.gpu_type else count(self.tasks, "task")
+        each = gpus_each(self.gpus_per_task, self.gpu_type, self.devices)
+        wanted = f"{self.tasks} x {each}" if self.gpu_type else count(self.tasks, "task")
         where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
         if self.profile:
-            wanted = f"{self.tasks} x {self.profile} of {self.gpu_type}"
+            many = f"{self.tasks} x" if self.devices == 1 else f"{count(self.tasks, 'task')} on"
+            wanted = f"{many} {instances(self.profile, self.devices)} of {self.gpu_type}"
         elif self.gpus_per_task > self.largest_task:
             return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}{there}"
         if self.beside:

@@ -288,7 +288,9 @@ class _Search:
         """Nodes in the order of what is lost until a task of the preemptor fits: nothing, then as little as possible."""
         shapes = self.option.shapes
         need = max((shape.gpus for shape in shapes), default=0) or 1
-        milli = min((min(MILLI_PER_GPU, shape.cost) for shape in shapes if shape.cost), default=MILLI_PER_GPU)
+        milli = min(
+            (min(MILLI_PER_GPU, shape.cost // shape.devices) for shape in shapes if shape.cost), default=MILLI_PER_GPU
+        )
         is_free = self.soon.free_gpus >= need
         for shape, gpu_type in zip(shapes, self.option.gpu_types, strict=True):
             if isinstance(shape, SharedShape):

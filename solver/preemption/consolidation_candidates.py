@@ -221,7 +221,9 @@ class _MayStart:
 
 def _has_gpus(job: Job, room: FreeCapacity) -> bool:
     known = all(task.mig is None and task.node in room.index for task in job.placement)
-    return known and any(task.devices for task in job.placement)
+    # Parts of several GPUs stay: what is counted of parts has one GPU each.
+    several = any(task.share is not None and len(task.devices) > 1 for task in job.placement)
+    return known and not several and any(task.devices for task in job.placement)
 
 
 def _has_as_served(job: Job, option: Option) -> bool:

@@ -14,7 +14,6 @@ import msgspec
 
 from solver.model.cluster import DeviceId, Node
 from solver.model.inflight import Reservation
-from solver.model.pledges import gpus_of
 from solver.model.quantities import Instant
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
@@ -76,7 +75,7 @@ class DocumentCalls:
 
     def first(self, job: Job, tasks: Iterable[TaskPlacement], after: Instant | None = None) -> Reservation | None:
         """For what a job that has these would have to leave first, of what begins `after` an instant; None: for nothing."""
-        names = {name for task in tasks for name in (task.node, *gpus_of(task))}
+        names = {name for task in tasks for name in (task.node, *task.on_gpus)}
         for place in sorted({place for name in names for place in self.places.get(name, ())}):
             document, held = self.kept[place]
             if (after is None or held.start > after) and has_to_leave(document, job, self.policy, self.tree):

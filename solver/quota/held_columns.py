@@ -125,4 +125,4 @@ def _of_parts(gang: HeldGang) -> Iterator[tuple[int, int, int]]:
 
 
 def _devices(job: Job) -> int:
-    return sum([1 if task.mig else len(task.devices) for task in job.placement])
+    return sum([len(task.slots or task.devices) for task in job.placement])

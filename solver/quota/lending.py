@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from solver.model.cluster import DeviceId, GpuType
+from solver.model.cluster import GpuType
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, charged
-from solver.model.workload import QueueName, TaskPlacement
+from solver.model.workload import QueueName
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.quota.held_use import HeldUse
 
@@ -56,13 +56,9 @@ def _there(snapshot: Snapshot) -> dict[GpuType, int]:
     live = {gpu.id for node in snapshot.nodes if node.ready for gpu in node.gpus if gpu.healthy}
     for _, tasks in charged(snapshot):
         for task in tasks:
-            if task.node in types and not live.issuperset(_gpus_of(task)):
+            if task.node in types and not live.issuperset(task.on_gpus):
                 there[types[task.node]] += task.gpus
     return dict(there)
-
-
-def _gpus_of(task: TaskPlacement) -> tuple[DeviceId, ...]:
-    return task.devices if task.mig is None else (task.mig.gpu,)
 
 
 @dataclass(slots=True)

@@ -91,6 +91,16 @@ class Emptied:
         lending = replace(self.shares.lending, capacity=self.shares.cluster.gpus)
         return Weights.of(self.shares.tree, lending)
 
+    @cached_property
+    def gpu_memory(self) -> dict[GpuType, Memory]:
+        """By type, what each GPU of a node has at least, on the nodes of it with most; 0: no pool says how much."""
+        found: dict[GpuType, Memory] = {}
+        for node in self.nodes:
+            if node.gpus:
+                least = min(gpu.memory for gpu in node.gpus)
+                found[node.gpu_type] = max(least, found.get(node.gpu_type, Memory(0)))
+        return found
+
     def room(self) -> FreeCapacity:
         """All of it, partitioned in any way."""
         unlimited = pool_rules(self.policy, self.snapshot).unlimited()
@@ -167,10 +177,23 @@ class Gate:
         for group in spec.task_groups:
             if group.shape.uses_gpus and not in_cluster & set(group.shape.gpu_types or in_cluster):
                 yield UnknownName("gpu-type", group.shape.gpu_types, tuple(sorted(in_cluster)), group=group.name)
+            else:
+                yield from self._too_small(group)
         somewhere = {name for node in self.empty.nodes for name in node.data} if spec.data else set()
         for name in spec.data:
             if name not in somewhere:
                 yield UnknownName("data", (name,), tuple(get_close_matches(name, sorted(somewhere))))
+
+    def _too_small(self, group: TaskGroup) -> Iterator[GpuTooSmall]:
+        """Where no GPU of a type that the group accepts has as much memory as it wants of each: what those of each type have."""
+        wanted, known = group.shape.min_gpu_memory, self._emptied.gpu_memory
+        accepted = [gpu_type for gpu_type in group.shape.gpu_types or sorted(known) if gpu_type in known]
+        if wanted is None or any(known[gpu_type] >= wanted for gpu_type in accepted):
+            return
+        others = tuple(gpu_type for gpu_type in sorted(known) if known[gpu_type] >= wanted)
+        for gpu_type in accepted:
+            has = known[gpu_type]
+            yield GpuTooSmall(group.name, gpu_type, wanted, has > 0, has, least=True, others=others)
 
     def _closed_queues(self, job: Job) -> Iterable[AnyReason]:
         known = self.policy.priority_class(job)
@@ -273,6 +296,7 @@ class Gate:
             largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
             level=level,
             profile=shape.mig or "",
+            devices=shape.devices,
             node_set=group.nodes,
             nodes_allowed=int(self.empty.sets[group.nodes].sum()) if group.nodes else 0,
             host=self._too_little_host(shape, gpu_type),

@@ -87,6 +87,8 @@ def _smaller_gang(reason: NeverFits) -> str:
         here = f"Up to {reason.tasks_that_fit} of its tasks would fit there, or let" if reason.tasks_that_fit else "Let"
         return f"{here} group {reason.group} be on more than {count(reason.nodes_allowed, 'node')}."
     if reason.profile and not reason.tasks_that_fit:
+        if reason.devices > 1:
+            return f"No node can have {reason.devices} {reason.profile} at once, with the CPU beside them: ask for fewer devices."
         return f"No layout that the pools of {reason.gpu_type} allow has a {reason.profile}, or no node has the CPU beside it."
     if not reason.profile and reason.gpus_per_task > reason.largest_task:
         return (
@@ -123,6 +125,11 @@ def _other_part(reason: NotDivided | GpuTooSmall | MigHasNoPeers) -> str:
         if reason.by == "mig":
             return f"Ask for whole GPUs, or write a MigGeometry for a pool of {reason.gpu_type}."
         return f"Ask for whole GPUs, or let a SharingPolicy share {reason.gpu_type}: by mps, if the job is latency-critical."
+    if reason.others:
+        return f"Accept {' or '.join(reason.others)} too: those have as much."
+    if reason.least and reason.known:
+        return f"Of a {reason.gpu_type} up to {reason.has} would do."
     if not reason.known:
-        return f"Declare gpuMemory in the NodePools of {reason.gpu_type}, or ask for gpuFraction."
+        other = "gpuTypes" if reason.least else "gpuFraction"
+        return f"Declare gpuMemory in the NodePools of {reason.gpu_type}, or ask for {other}."
     return "Ask for less GPU memory, or for whole GPUs."

@@ -56,10 +56,11 @@ def compacted(
 
 
 def _is_movable(start: JobStart) -> bool:
-    """One task with a part of a GPU, which lies wherever it is cheapest."""
+    """One task with a part of one GPU, which lies wherever it is cheapest."""
     spec = start.candidate.job.spec
     is_alone = spec.tasks == 1 == len(start.placed.tasks)
-    return is_alone and not spec.data and any(isinstance(shape, SharedShape) for shape in start.option.shapes)
+    shapes = start.option.shapes
+    return is_alone and not spec.data and any(isinstance(shape, SharedShape) and shape.devices == 1 for shape in shapes)
 
 
 def _divided(room: FreeCapacity) -> set[DeviceId]:

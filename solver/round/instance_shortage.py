@@ -118,7 +118,8 @@ def _reason(
     room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None, fits: tuple[int, int, int]
 ) -> MigGeometryReason:
     name, profile = gpu_type or GpuType(""), shape.mig or ""
-    return MigGeometryReason(group.name, name, profile, group.least, *fits, _changes_left(room, gpu_type))
+    left = _changes_left(room, gpu_type)
+    return MigGeometryReason(group.name, name, profile, group.least, *fits, left, shape.devices)
 
 
 def _changes_left(room: FreeCapacity, gpu_type: GpuType | None) -> int:

@@ -50,7 +50,8 @@ def kept_promises(room: FreeCapacity, ready: Iterable[Nomination]) -> Iterator[R
 
 def _there(promise: NewNomination) -> Iterator[tuple[TaskPlacement, Shape]]:
     """The instances that are promised and there already."""
-    return ((task, shape) for task, shape in promise.start.held if beside(task, promise.pledged).mig)
+    held = ((beside(task, promise.pledged), shape) for task, shape in promise.start.held)
+    return ((task, shape) for task, shape in held if task.mig)
 
 
 def _step(node: NodeName, device: DeviceId, before: Geometry | None, after: Geometry | None) -> Repartition:

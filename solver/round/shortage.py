@@ -152,7 +152,7 @@ def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type:
         yield from _too_little_beside(room, group, shape, gpu_type, group.least)
     else:
         name = gpu_type or GpuType("")
-        yield NoRoomReason(group.name, name, group.least, shape.cost, fits, *_limit_of(room, group))
+        yield NoRoomReason(group.name, name, group.least, shape.cost, fits, *_limit_of(room, group), shape.devices)
 
 
 def _limit_of(room: FreeCapacity, group: TaskGroup) -> tuple[str, int]:

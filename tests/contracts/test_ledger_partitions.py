@@ -115,6 +115,22 @@ def test_a_gpu_is_held_as_a_whole_or_in_instances(stores: Stores, epoch: Epoch) 
         stores.ledger.partitionings.begin(epoch, asked(1, SMALL, gpu="g2"))
 
 
+def test_a_task_holds_all_its_instances(stores: Stores, epoch: Epoch) -> None:
+    slots = [MigSlot(GPU, SMALL, MilliGpu(125)), MigSlot(DeviceId("g2"), SMALL, MilliGpu(125))]
+    (task,) = claim_on("a", SMALL).tasks
+    claim = msgspec.structs.replace(claim_on("a", SMALL), tasks=(task.on_slots(slots),))
+    take(stores, epoch, claim)
+    stores.reopen()
+    assert [held.tasks for held in stores.ledger.claims()] == [claim.tasks]
+    for other in ("g1", "g2"):
+        with pytest.raises(ClaimRefusedError, match=rf"{other}/1g.10gb@4 by a"):
+            take(stores, epoch, claim_of("b", other))
+    with pytest.raises(ClaimRefusedError, match=r"g2/1g.10gb@4 by a"):
+        stores.ledger.partitionings.begin(epoch, asked(1, LARGE, gpu="g2"))
+    stores.ledger.release(epoch, JobName("a"), 1, NOW)
+    take(stores, epoch, claim_of("b", "g1", "g2"))
+
+
 def test_what_is_being_made_is_claimed_and_nothing_else(stores: Stores, epoch: Epoch) -> None:
     stores.ledger.partitionings.begin(epoch, asked(1, SMALL))
     for claim in (claim_on("a", LARGE), claim_of("a", "g1"), claim_on("a", SMALL, LARGE)):

@@ -40,9 +40,9 @@ POLICY = {
 }
 
 
-def asking(name: str, resource: str = "mig-1g.10gb") -> dict[str, Any]:
+def asking(name: str, resource: str = "mig-1g.10gb", count: int = 1) -> dict[str, Any]:
     pod = a_worker(name, name, 1)
-    requests = {f"nvidia.com/{resource}": "1", "cpu": "1", "memory": "1Gi"}
+    requests = {f"nvidia.com/{resource}": str(count), "cpu": "1", "memory": "1Gi"}
     pod["spec"]["containers"][0]["resources"] = {"requests": requests, "limits": requests}
     return pod
 
@@ -123,7 +123,14 @@ def test_what_fails_is_told_and_rests_and_what_others_do_is_let_be(shipped: Clus
                 assert (await until_ended(api, node)).fate == "taken-over"
                 await offer(api, node, **{"gpu": None, "mig-1g.10gb": "28"})
                 assert await until_bound(api, space, 1) == {"small": node}  # what is there is used as it is
+                await api.create(PODS.path(space), asking("pair", count=2))
+                assert await until_bound(api, space, 2) == {"small": node, "pair": node}
+                held = [
+                    (await api.get(PODS.path(space, name), dict[str, Any]))["metadata"]["annotations"][names.DEVICES]
+                    for name in ("small", "pair")
+                ]
+                assert len({device for devices in held for device in devices.split(",")}) == 3
                 assert (await labels_of(api, node))[names.MIG_CONFIG] == "all-1g.10gb"
-            await begone(api, space, "small")
+            await begone(api, space, "small", "pair")
 
     asyncio.run(story())

@@ -137,10 +137,10 @@ def _places(tasks: Sequence[TaskPlacement]) -> str:
 def _where(task: TaskPlacement) -> str:
     """The node and how many GPUs of it; a part of a GPU with the GPU's place in the node."""
     if task.mig is not None:
-        return str(task.devices[0])
+        return "+".join(task.devices)
     if task.share is None:
         return f"{task.node}:{len(task.devices)}"
-    return f"{task.devices[0]}:{task.share}"
+    return f"{'+'.join(task.devices)}:{task.share}"
 
 
 def _instance(instance: MigInstance) -> str:
@@ -261,7 +261,7 @@ def _job(
     shape: dict[str, Any] = {"gpus": gpus}
     shape |= {
         key: rest.pop(key)
-        for key in ("gpuTypes", "cpu", "memory", "gpuFraction", "gpuMemory", "mig", "resources")
+        for key in ("gpuTypes", "cpu", "memory", "gpuFraction", "gpuMemory", "mig", "devices", "resources")
         if key in rest
     }
     if {"gpuFraction", "gpuMemory", "mig"} & set(shape):
@@ -286,17 +286,19 @@ def _job(
     for index, node in enumerate(nodes):
         if not node:  # an elastic gang has no task of this number
             continue
-        if "mig" in shape:  # `nodes` then names the GPU of each task and the start of its instance, as GPU@START
-            gpu, start = node.split("@")
-            slot = MigSlot(DeviceId(gpu), MigInstance(shape["mig"], int(start)), MilliGpu.parse(share))
-            device = slot.instance.id_on(slot.gpu)
-            on = NodeName(node.split("/")[0])
-            placement.append(TaskPlacement("worker", index, on, (device,), mig=slot))
+        if (
+            "mig" in shape
+        ):  # `nodes` then names the GPU of each task and the start of its instance, as GPU@START+GPU@START
+            named = [one.split("@") for one in node.split("+")]
+            slots = [
+                MigSlot(DeviceId(gpu), MigInstance(shape["mig"], int(start)), MilliGpu.parse(share))
+                for gpu, start in named
+            ]
+            placement.append(TaskPlacement("worker", index, NodeName(node.split("/")[0])).on_slots(slots))
             continue
-        if share is not None:  # `nodes` then names the GPU of each task
-            shared = TaskPlacement(
-                "worker", index, NodeName(node.split("/")[0]), (DeviceId(node),), MilliGpu.parse(share)
-            )
+        if share is not None:  # `nodes` then names the GPU of each task, or its GPUs as GPU+GPU
+            on = NodeName(node.split("/")[0])
+            shared = TaskPlacement("worker", index, on, tuple(map(DeviceId, node.split("+"))), MilliGpu.parse(share))
             placement.append(shared)
             continue
         first = held.get(node, 0)

@@ -364,7 +364,10 @@ def _ways_on(
     rule = room.partitions.rules.get(index)
     if isinstance(shape, MigShape):
         if rule is not None and rule.model == shape.model:
-            for whole, partitioned in set(_instances(shape, rule, gpus, states)):
+            had = {(gpus, states)}
+            for _ in range(shape.devices):
+                had = {after for before in had for after in _instances(shape, rule, *before)}
+            for whole, partitioned in had:
                 yield whole, divided, partitioned, 0
         return
     if gpus >= shape.gpus:
@@ -416,9 +419,8 @@ def _ways(shape: Shape, pool: str, gpus: int, divided: Divided) -> Iterator[tupl
     domain = next((circle.domain for circle in shape.circles if circle.pool == pool), None)
     if domain is None or gpus < 0:
         return
-    for place, (known, milli) in enumerate(divided):
-        if known == domain and milli >= shape.milli:
-            rest = (*divided[:place], (known, milli - shape.milli), *divided[place + 1 :])
-            yield gpus, tuple(sorted(rest))
-    if gpus:
-        yield gpus - 1, tuple(sorted((*divided, (domain, 1000 - shape.milli))))
+    able = [place for place, (known, milli) in enumerate(divided) if known == domain and milli >= shape.milli]
+    for new in range(min(gpus, shape.devices) + 1):
+        for places in combinations(able, shape.devices - new):
+            left = [(known, milli - shape.milli * (place in places)) for place, (known, milli) in enumerate(divided)]
+            yield gpus - new, tuple(sorted((*left, *[(domain, 1000 - shape.milli)] * new)))

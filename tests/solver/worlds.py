@@ -271,7 +271,8 @@ def with_fractions(draw: st.DrawFn, world: Snapshot) -> Snapshot:
         share = draw(st.sampled_from(FRACTIONS))
         asked = {"gpu_memory": Memory(80 * GIB * share // 1000)} if draw(st.integers(0, 4)) == 0 else {}
         fraction = None if asked else MilliGpu(share)
-        shape = msgspec.structs.replace(group.shape, gpus=0, gpu_fraction=fraction, **asked)
+        devices = draw(st.sampled_from([1, 1, 2, 3]))
+        shape = msgspec.structs.replace(group.shape, gpus=0, gpu_fraction=fraction, devices=devices, **asked)
         return msgspec.structs.replace(group, shape=shape)
 
     def changed(known: Job) -> Job:
@@ -281,12 +282,16 @@ def with_fractions(draw: st.DrawFn, world: Snapshot) -> Snapshot:
         return known
 
     def sharers(known: Job) -> list[Job]:
-        """The job; or one in its place that has a part of the first GPU, at times beside another."""
+        """The job; or one in its place that has a part of the first GPU or of the first two, at times beside another."""
         if known.phase == "pending" or draw(st.booleans()):
             return [changed(known)]
         share = MilliGpu(draw(st.sampled_from(FRACTIONS)))
-        held = tuple(msgspec.structs.replace(task, devices=task.devices[:1], share=share) for task in known.placement)
-        group = TaskGroup("worker", 1, Shape(gpu_fraction=share))
+        several = draw(st.booleans()) and all(len(task.devices) > 1 for task in known.placement)
+        devices = 2 if several else 1
+        held = tuple(
+            msgspec.structs.replace(task, devices=task.devices[:devices], share=share) for task in known.placement
+        )
+        group = TaskGroup("worker", 1, Shape(gpu_fraction=share, devices=devices))
         spec = msgspec.structs.replace(known.spec, task_groups=(group,))
         sharer = msgspec.structs.replace(known, placement=held, spec=spec)
         if share > 500 or draw(st.booleans()):

@@ -29,7 +29,7 @@ from solver.plan.reasons import (
     Topology,
     UserShare,
 )
-from solver.plan.refusals import AboveMax, NeverFits, NotDivided
+from solver.plan.refusals import AboveMax, GpuTooSmall, NeverFits, NotDivided
 
 BottleneckKind = Literal["gpu-type", "shape", "host", "mig", "quota", "order", "policy", "refused", "round"]
 """Which sort of thing is short.
@@ -150,6 +150,8 @@ def _refusal(reason: AnyReason, spec: JobSpec) -> Bottleneck:
             return Bottleneck("refused", f"more {what} than there is", (gpu_type,) if gpu_type else ())
         case AboveMax(queue=queue):
             return Bottleneck("refused", f"more than queue {queue} may hold", types_of(spec))
+        case GpuTooSmall(wanted=wanted, least=True):
+            return Bottleneck("refused", f"GPUs with {wanted} that there are not", types_of(spec))
         case NotDivided() | MigHasNoPeers():
             return Bottleneck("refused", "parts of GPUs that there are not", types_of(spec))
         case _:

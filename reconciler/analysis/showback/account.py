@@ -146,12 +146,9 @@ def _holds(account: GpuAccount, placed: Iterable[NodePlacement]) -> Mapping[Devi
         if since >= until:
             continue
         for task in one.tasks:
-            if task.instance_of is not None:
-                found[task.instance_of].append(_Hold(since, until, int(task.gpus)))
-            elif task.devices:
-                each = int(task.gpus) // len(task.devices)
-                for device in task.devices:
-                    found[device].append(_Hold(since, until, each))
+            each = int(task.gpus) // max(1, len(task.on_gpus))
+            for device in task.on_gpus:
+                found[device].append(_Hold(since, until, each))
     return found
 
 

@@ -328,9 +328,11 @@ class SimulatedGpus:
         """What a task would begin on and is not there, in words; "": all is."""
         gpus = {gpu.id: gpu for gpu in self._cluster.node(task.node).gpus}
         if task.mig is not None:
-            gpu = gpus.get(task.mig.gpu)
-            there = gpu is not None and task.mig.instance in (gpu.instances or ())
-            return "" if there else f"instance {task.devices[0]}"
+            for slot in task.slots:
+                gpu = gpus.get(slot.gpu)
+                if gpu is None or slot.instance not in (gpu.instances or ()):
+                    return f"instance {slot.instance.id_on(slot.gpu)}"
+            return ""
         partitioned = [device for device in task.devices if device in gpus and gpus[device].instances is not None]
         return f"whole GPU {partitioned[0]}" if partitioned else ""
 

@@ -22,7 +22,6 @@ from reconciler.kubernetes.objects.remarks import Remark
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.inflight import Intent, Reservation
-from solver.model.pledges import gpus_of
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.workload import Job, JobName, TaskPlacement
 
@@ -201,8 +200,10 @@ def _parts(tasks: Iterable[TaskPlacement]) -> Counter[DeviceId]:
     """How much of each GPU these tasks have together."""
     parts: Counter[DeviceId] = Counter()
     for task in tasks:
-        for gpu in gpus_of(task):
-            parts[gpu] += task.mig.cost if task.mig else task.share or MILLI_PER_GPU
+        for slot in task.slots:
+            parts[slot.gpu] += slot.cost
+        for device in () if task.mig else task.devices:
+            parts[device] += task.share or MILLI_PER_GPU
     return parts
 
 

@@ -187,7 +187,7 @@ def _counted(node: KubeNode) -> int:
 def _needs(plan: Plan, node: NodeName) -> Tally[str]:
     """What is bound there by the plan."""
     tasks = [task for step in plan.steps if isinstance(step, Bind | Grow) for task in step.tasks if task.node == node]
-    needs = Tally(task.mig.instance.profile for task in tasks if task.mig)
+    needs = Tally(slot.instance.profile for task in tasks for slot in task.slots)
     whole = {device for task in tasks if not task.mig for device in task.devices}
     return needs + Tally({WHOLE: len(whole)})
 

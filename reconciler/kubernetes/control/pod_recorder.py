@@ -271,14 +271,15 @@ class _Look:
         """What a pod had that is over; None: nothing of GPUs, or it is not known for whom."""
         task, known = task_of(pod), self._gangs.get(gang)
         queue = known.spec.queue if known else QueueName(task.queue)
-        number = len(task.devices) or task.shape.gpus or int(task.shape.uses_gpus)
+        number = len(task.devices) or task.shape.gpus or task.shape.uses_gpus * task.shape.devices
         if not queue or not number or (task.shape.mig is not None and not task.devices):
             return None
         name = NodeName(pod.spec.node_name)
         node = self._sight.cluster.index.nodes.get(name)
         slots = tuple(gpu.id for gpu in node.gpus) if node else ()
         slots += tuple(DeviceId(f"{name}/{index}") for index in range(number) if len(slots) < number)
-        gpus = task.shape.gpu_fraction or task.share or MilliGpu.gpus(number)
+        share = task.shape.gpu_fraction or task.share
+        gpus = MilliGpu(share * number) if share else MilliGpu.gpus(number)
         placed = PlacedTask("", 0, task.devices, gpus)
         gpu_type = node.gpu_type if node else GpuType("")
         return HeldPod(pod.metadata.uid, gang, queue, gpu_type, name, placed, held_since(pod, self._now), slots)
@@ -308,8 +309,8 @@ class _Look:
 def _task_on(task: TaskPlacement) -> PlacedTask:
     if task.mig is None:
         return PlacedTask(task.group, task.index, task.devices, task.gpus)
-    device = task.mig.instance.id_on(task.mig.gpu)
-    return PlacedTask(task.group, task.index, (device,), task.gpus, task.mig.gpu)
+    devices = tuple(slot.instance.id_on(slot.gpu) for slot in task.slots)
+    return PlacedTask(task.group, task.index, devices, task.gpus, task.mig.gpu)
 
 
 def _told(spec: JobSpec) -> JobSpec:

@@ -9,7 +9,7 @@ from reconciler.kubernetes.binder.intents import Pods, members_of
 from reconciler.kubernetes.binder.journal import GangBinding, JournalUnreadableError, PodBinding, StartJournal, read
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.cluster import KubernetesCluster, in_order
-from reconciler.kubernetes.objects.device_assignment import slot_of
+from reconciler.kubernetes.objects.device_assignment import slots_of
 from reconciler.kubernetes.objects.jobs import SHARING, MemberPod, PodGang
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.cluster import Node, NodeName
@@ -42,7 +42,7 @@ def as_start(step: Nominate) -> Bind:
 
 
 def _binding(member: MemberPod, task: TaskPlacement) -> PodBinding:
-    devices = (task.mig.instance.id_on(task.mig.gpu),) if task.mig else task.devices
+    devices = tuple(slot.instance.id_on(slot.gpu) for slot in task.slots) if task.mig else task.devices
     return PodBinding(
         member.namespace,
         member.name,
@@ -121,9 +121,9 @@ def _coming(
 
 
 def _placement(member: MemberPod, binding: PodBinding, node: Node) -> TaskPlacement:
-    slot = slot_of(node, binding.devices[0]) if binding.devices else None
-    if slot is not None:
-        return TaskPlacement(member.group, member.task_index, node.name, mig=slot)
+    slots = slots_of(node, binding.devices)
+    if slots:
+        return TaskPlacement(member.group, member.task_index, node.name, mig=slots[0], mig_beside=slots[1:])
     sharing = SHARING.get(binding.sharing or "")
     return TaskPlacement(member.group, member.task_index, node.name, binding.devices, binding.share, sharing)
 

@@ -1,4 +1,4 @@
-"""What a pod's claims come to in a round: whole GPUs of some types, or one MIG instance, so that quotas and gangs can count them.
+"""What a pod's claims come to in a round: whole GPUs of some types, or MIG instances of one profile: quotas count them.
 
 Claims say which devices would do, not what they cost. So they are held against all that drivers publish: what they select says it.
 """
@@ -17,11 +17,15 @@ from solver.model.cluster import GpuType
 
 
 class ClaimCharge(NamedTuple):
-    """What a pod is charged for its claims. `gpu_types` in order of preference; (): any. `gpus` 0 and `mig` "": no GPUs at all."""
+    """What a pod is charged for its claims. `gpu_types` in order of preference; (): any. `gpus` 0 and `mig` "": no GPUs at all.
+
+    `instances`: how many of the profile `mig`.
+    """
 
     gpus: int = 0
     gpu_types: tuple[GpuType, ...] = ()
     mig: str = ""
+    instances: int = 0
 
 
 class _Cost(NamedTuple):
@@ -53,9 +57,9 @@ def asked_of_given(given: Sequence[GpuDevice]) -> ClaimCharge | None:
     """What devices that a pod has already come to; None: rounds can't say it."""
     profiles = [found.instance.profile for found in given if found.instance]
     whole = len(given) - len(profiles)
-    if len(profiles) > 1 or (profiles and whole):
+    if len(set(profiles)) > 1 or (profiles and whole):
         return None
-    return ClaimCharge(whole, (), *profiles)
+    return ClaimCharge(whole, (), profiles[0] if profiles else "", len(profiles))
 
 
 def _request(
@@ -81,10 +85,7 @@ def _request(
     limited = () if len(request) == 1 and types.keys() == set(every) else tuple(types)
     if cost.has_whole:
         return ClaimCharge(cost.number, limited)
-    if cost.number > 1:
-        message = f"{place}: asks for {cost.number} MIG instances in one pod"
-        return Refusal("several-instances", message, "Ask for one in each pod.")
-    return ClaimCharge(0, limited, next(iter(cost.profiles)))
+    return ClaimCharge(0, limited, next(iter(cost.profiles)), cost.number)
 
 
 def _cost(alternative: Alternative, matching: Sequence[GpuDevice]) -> _Cost:
@@ -104,11 +105,12 @@ def _joined(claim: str, one: ClaimCharge, other: ClaimCharge) -> ClaimCharge | R
         return one
     if not (one.gpus or one.mig):
         return other
-    if one.mig or other.mig:
-        message = f"claim {claim}: its pod asks for several MIG instances, or for one beside GPUs"
-        return Refusal("several-instances", message, "Ask for one in each pod.")
+    if one.mig != other.mig:
+        message = f"claim {claim}: its pod asks for MIG instances of several profiles, or for some beside GPUs"
+        return Refusal("several-profiles", message, "Ask for instances of one profile in each pod.")
     both = tuple(each for each in one.gpu_types if each in other.gpu_types)
     if one.gpu_types and other.gpu_types and not both:
         message = f"claim {claim}: its pod asks for {', '.join(one.gpu_types)} and for {', '.join(other.gpu_types)}"
         return Refusal("several-types", message, "GPUs of one pod are of one node, and of one type: ask for one type.")
-    return ClaimCharge(one.gpus + other.gpus, both or one.gpu_types or other.gpu_types)
+    types, instances = both or one.gpu_types or other.gpu_types, one.instances + other.instances
+    return ClaimCharge(one.gpus + other.gpus, types, one.mig, instances)

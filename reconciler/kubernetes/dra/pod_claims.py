@@ -216,5 +216,5 @@ def _with(pod: Pod, **changes: object) -> Pod:
 def _requests(asked: ClaimCharge) -> dict[str, str | int | float]:
     if asked.mig:
         suffix = asked.mig.removesuffix("+me") + (".me" if asked.mig.endswith("+me") else "")
-        return {f"{names.MIG_PREFIX}{suffix}": 1}
+        return {f"{names.MIG_PREFIX}{suffix}": asked.instances}
     return {names.GPU: asked.gpus} if asked.gpus else {}

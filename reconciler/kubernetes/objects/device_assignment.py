@@ -32,7 +32,7 @@ def devices_on(node: SeenNode, tasks: Iterable[PodTask]) -> Held:
         part = share_of(task) or MilliGpu.gpus(1)
         free = [device for device in there if taken.get(device, 0) + part <= MilliGpu.gpus(1)]
         fitting = _fitting(node, task, free)
-        wanted = task.shape.gpus or int(task.shape.uses_gpus)
+        wanted = task.shape.gpus or task.shape.devices * task.shape.uses_gpus
         written = {device for device in task.devices if device in fitting}
         devices = task.devices if len(written) == len(task.devices) == wanted else fitting[:wanted]
         for device in devices:
@@ -62,8 +62,13 @@ def share_of(task: PodTask) -> MilliGpu | None:
     return task.share if task.shape.is_shared else None
 
 
-def slot_of(node: SeenNode | Node, device: DeviceId) -> MigSlot | None:
-    """The MIG instance that a device is; None: it is a GPU."""
+def slots_of(node: SeenNode | Node, devices: Iterable[DeviceId]) -> tuple[MigSlot, ...]:
+    """The MIG instances that devices are; GPUs are none."""
+    found = (_slot_of(node, device) for device in devices)
+    return tuple(slot for slot in found if slot is not None)
+
+
+def _slot_of(node: SeenNode | Node, device: DeviceId) -> MigSlot | None:
     for gpu in node.gpus:
         for instance in gpu.instances or ():
             if instance.id_on(gpu.id) == device:

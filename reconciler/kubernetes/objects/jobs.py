@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.constraints import Places, as_types
-from reconciler.kubernetes.objects.device_assignment import Held, share_of, slot_of
+from reconciler.kubernetes.objects.device_assignment import Held, share_of, slots_of
 from reconciler.kubernetes.objects.gang_needs import GangNeeds, needs_on
 from reconciler.kubernetes.objects.gangs import InRole, LivePods
 from reconciler.kubernetes.objects.limits import began_at, limit_of
@@ -366,7 +366,8 @@ def _placed(group: str, index: int, task: PodTask, places: Places, held: Held) -
     node = NodeName(task.pod.spec.node_name)
     devices = held.get(task.pod.key, ())
     if task.shape.mig is not None and node in places.seen and devices:
-        return TaskPlacement(group, index, node, mig=slot_of(places.seen[node], devices[0]))
+        slots = slots_of(places.seen[node], devices)
+        return TaskPlacement(group, index, node, mig=slots[0] if slots else None, mig_beside=slots[1:])
     share = share_of(task) if devices else None
     return TaskPlacement(group, index, node, devices, share, SHARING.get(task.sharing) if share else None)
 

@@ -21,6 +21,9 @@ from solver.model.shape import Shape
 
 _MIB = 2**20
 
+DEVICES_MAX = 64
+"""As schemas/job.json has it."""
+
 
 class PodTask(NamedTuple):
     """A pod that is Quorate's. `queue`, `priority_class`: "" where the pod itself says none.
@@ -93,8 +96,8 @@ def _written_of(annotations: Labels) -> tuple[tuple[str, str], ...]:
     return tuple((key, annotations[key]) for key in _SHARED if key in annotations)
 
 
-_SHARED = (names.KAI_FRACTION, names.KAI_MEMORY, names.KAI_DEVICES)
-"""Annotations that say of a pod how much of GPUs it asks for."""
+_SHARED = (names.KAI_FRACTION, names.KAI_MEMORY, names.KAI_DEVICES, names.MIN_GPU_MEMORY)
+"""Annotations that say of a pod how much of GPUs it asks for, and of which."""
 
 
 @lru_cache(maxsize=8192)  # most pods ask for what others ask
@@ -107,14 +110,16 @@ def _asked_for(written: bytes, notes: tuple[tuple[str, str], ...]) -> tuple[Shap
     if beyond := [name for name, number in asked.items() if number > most_of(name)]:
         message = f"asks for more than {most_of(beyond[0])} of {beyond[0]}, which no node has"
         return Shape(), (Refusal("too-much", message, "Correct the pod's resources."),)
-    said = dict(notes)
+    said, instances = dict(notes), instances_in(asked)
     shape = Shape(
         gpus=up(asked.get(names.GPU, Fraction(0))),
         cpu=Cpu(up(asked.get("cpu", Fraction(0)), 1000)),
         memory=Memory(up(asked.get("memory", Fraction(0)))),
         gpu_fraction=_milli(said.get(names.KAI_FRACTION)),
         gpu_memory=_gpu_memory(said),
-        mig=next((profile_of(name) for name in sorted(asked) if name.startswith(names.MIG_PREFIX)), None),
+        mig=next(iter(instances), None),
+        devices=next(iter(instances.values()), _parts(said)),
+        min_gpu_memory=_least_memory(said),
         resources=amounts_of({name: up(number) for name, number in asked.items() if not _is_field(name)}),
     )
     return shape, tuple(_gpu_refusals(said, asked))
@@ -126,15 +131,22 @@ def profile_of(resource: str) -> str:
     return profile.removesuffix(".me") + "+me" if profile.endswith(".me") else profile
 
 
+def instances_in(asked: Requests) -> dict[str, int]:
+    """How many MIG instances of each profile these are, by the names of the profiles."""
+    named = ((name, up(number)) for name, number in sorted(asked.items()) if name.startswith(names.MIG_PREFIX))
+    return {profile_of(name): number for name, number in named if number}
+
+
 def _is_field(name: str) -> bool:
     """Whether a shape has a field for it."""
     return name in ("cpu", "memory", names.GPU, names.GPU_SHARED) or name.startswith(names.MIG_PREFIX)
 
 
 def _gpu_refusals(said: Labels, asked: Requests) -> Iterator[Refusal]:
-    instances = sum(number for name, number in asked.items() if name.startswith(names.MIG_PREFIX))
-    if instances > 1:
-        yield Refusal("several-instances", f"asks for {instances} MIG instances in one pod", "Ask for one in each pod.")
+    instances = instances_in(asked)
+    if len(instances) > 1:
+        message = f"asks for MIG instances of several profiles, {' and '.join(instances)}, in one pod"
+        yield Refusal("several-profiles", message, "Ask for instances of one profile in each pod.")
     parts = [key for key in (names.KAI_FRACTION, names.KAI_MEMORY) if key in said]
     if (names.GPU in asked) + bool(instances) + len(parts) > 1:
         yield Refusal(
@@ -152,12 +164,12 @@ def _gpu_refusals(said: Labels, asked: Requests) -> Iterator[Refusal]:
         yield Refusal("unreadable-fraction", f"the annotation {names.KAI_FRACTION} is no part of a GPU", 'Write "0.5".')
     if _gpu_memory(said) is None and names.KAI_MEMORY in said:
         yield Refusal("unreadable-fraction", f"the annotation {names.KAI_MEMORY} is no number of MiB", 'Write "8192".')
-    if said.get(names.KAI_DEVICES, "1") != "1":
-        yield Refusal(
-            "fractions-of-several",
-            "asks for parts of several GPUs",
-            f"Ask for whole GPUs, or drop {names.KAI_DEVICES}.",
-        )
+    if _least_memory(said) is None and names.MIN_GPU_MEMORY in said:
+        message = f"the annotation {names.MIN_GPU_MEMORY} is no memory"
+        yield Refusal("unreadable-memory", message, 'Write it as "64Gi".')
+    if names.KAI_DEVICES in said and not 1 <= (_number(said[names.KAI_DEVICES]) or 0) <= DEVICES_MAX:
+        message = f"the annotation {names.KAI_DEVICES} is no number of GPUs, 1 to {DEVICES_MAX}"
+        yield Refusal("unreadable-fraction", message, 'Write "2".')
 
 
 def _refusals(pod: Pod) -> Iterator[Refusal]:
@@ -177,6 +189,19 @@ def _refusals(pod: Pod) -> Iterator[Refusal]:
 def _gpu_memory(said: Labels) -> Memory | None:
     number = _number(said.get(names.KAI_MEMORY))
     return Memory(number * _MIB) if number else None
+
+
+def _parts(said: Labels) -> int:
+    """Of how many GPUs it asks for a part."""
+    asks = names.KAI_FRACTION in said or names.KAI_MEMORY in said
+    return (_number(said.get(names.KAI_DEVICES)) if asks else None) or 1
+
+
+def _least_memory(said: Labels) -> Memory | None:
+    try:
+        return Memory.parse(said.get(names.MIN_GPU_MEMORY))
+    except ValueError:
+        return None
 
 
 def _milli(written: str | None) -> MilliGpu | None:

@@ -40,9 +40,9 @@ UNKNOWN = DeviceReadiness()
 def _fits(task: TaskPlacement, gpu: Gpu) -> bool:
     if task.mig is None:
         return gpu.instances is None
-    return task.mig.instance in (gpu.instances or ())
+    return all(slot.instance in (gpu.instances or ()) for slot in task.slots if slot.gpu == gpu.id)
 
 
 def gpus_of(tasks: Iterable[TaskPlacement]) -> set[DeviceId]:
     """The GPUs that tasks hold, or have an instance of."""
-    return {device for task in tasks for device in ((task.mig.gpu,) if task.mig else task.devices)}
+    return {device for task in tasks for device in task.on_gpus}

@@ -94,7 +94,7 @@ def _ranks(rank: int, local_rank: int, world: int, master: str, master_port: int
 def _visible(order: StartGang | GrowGang, task: TaskPlacement, device_index: Mapping[DeviceId, int | str]) -> str:
     """Its own devices; of a launcher those that the gang has on its machine, since all ranks there are its children."""
     if task.mig:
-        return str(device_index.get(task.devices[0], ""))
+        return ",".join(str(device_index[device]) for device in task.devices if device in device_index)
     launches = group_of(order, task).launcher
     gang = [each for each in tasks_by_rank(order) if each.mig is None] if launches else [task]
     here = (device for each in gang for device in each.devices if device in device_index)
@@ -113,17 +113,17 @@ def file_variables(folder: Path, spec: JobSpec) -> dict[str, str]:
 
 
 def _share_of(task: TaskPlacement, device_memory: Mapping[DeviceId, Memory]) -> dict[str, str]:
-    """What a task that shares its GPU may use of it.
+    """What a task that shares its GPUs may use of each.
 
     The variables of MPS are read by its clients, where its daemon runs (NVIDIA, "Multi-Process Service", Environment Variables);
-    nothing else heeds them. The GPU is the only one that the task sees, so its number there is 0.
+    nothing else heeds them. The GPU is the only one that a client sees, so its number there is 0.
     """
     if task.share is None:
         return {}
     share = {"QUORATE_GPU_SHARE": str(task.share)}
     if task.sharing == "mps":
         share["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{task.share / 10:g}"
-        memory = device_memory.get(task.devices[0], 0) * task.share // MILLI_PER_GPU
+        memory = min(device_memory.get(device, 0) for device in task.devices) * task.share // MILLI_PER_GPU
         if memory:
             share["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory // _MIB}M"
     return share

@@ -100,10 +100,12 @@ class DeclaredGpus:
         there, are_real = {gpu.id: gpu for gpu in gpus}, self._real_gpus.exists()
         found: dict[DeviceId, int | str] = {}
         for task in tasks:
-            gpu = there.get(task.mig.gpu) if task.mig and not are_real else None
-            if task.mig and gpu and task.mig.instance in (gpu.instances or ()):
-                found |= {device: mig_name(device) for device in task.devices}
-            elif task.mig is None:
+            for slot in () if are_real else task.slots:
+                gpu = there.get(slot.gpu)
+                if gpu and slot.instance in (gpu.instances or ()):
+                    device = slot.instance.id_on(slot.gpu)
+                    found[device] = mig_name(device)
+            if task.mig is None:
                 whole = [there[device] for device in task.devices if device in there]
                 found |= {known.id: known.index for known in whole if known.instances is None}
         return found

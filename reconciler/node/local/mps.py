@@ -30,6 +30,8 @@ from solver.model.quantities import MILLI_PER_GPU, Instant, Memory, MilliGpu
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
 PIPE, LOG_FOLDER = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+PIPES: Final = "QUORATE_MPS_PIPES"
+"""Of a task with parts of several GPUs: the pipe folder of the daemon of each, in their order, with commas between."""
 MPS_LOOK_MS: Final = 5_000
 """How often it is asked whether a daemon still answers."""
 
@@ -203,11 +205,12 @@ class MpsWatch:
 
 
 def clients_of(lives: Iterable[TaskLife]) -> dict[DeviceId, list[TaskLife]]:
-    """Of tasks that live, those that are about to begin, or have, and share a GPU by MPS, by that GPU."""
+    """Of tasks that live, those that are about to begin, or have, and share GPUs by MPS, by each of these GPUs."""
     found: dict[DeviceId, list[TaskLife]] = {}
     for life in lives:
         if life.task.sharing == "mps" and (life.folder / TASK).exists():
-            found.setdefault(life.task.devices[0], []).append(life)
+            for device in life.task.devices:
+                found.setdefault(device, []).append(life)
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from reconciler.node.local.cgroups import CPU_MAX_LEAST, PROCESSES_MAX
 from reconciler.node.local.environment import TASK_FOLDER
 from reconciler.node.local.gpus import REAL_GPUS
-from reconciler.node.local.mps import LOG_FOLDER, PIPE
+from reconciler.node.local.mps import LOG_FOLDER, PIPE, PIPES
 from reconciler.node.local.runtimes import Beginning, NoContainersError
 from reconciler.supervisor.taskfiles import SAID, WORK
 from solver.model.shape import Shape
@@ -158,7 +158,8 @@ def _mps(environment: dict[str, str], memory: int) -> Iterator[str]:
         yield f"--shm-size={memory}"
         return
     yield "--ipc=host"
-    yield from (f"--volume={folder}:{folder}:rw" for folder in (environment[PIPE], environment[LOG_FOLDER]))
+    pipes = environment[PIPES].split(",") if PIPES in environment else [environment[PIPE]]
+    yield from (f"--volume={folder}:{folder}:rw" for folder in (*pipes, environment[LOG_FOLDER]))
 
 
 def _own_limits() -> Iterator[str]:

@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.node.local.attempts import Accepted, life_folder, make_life_folder
 from reconciler.node.local.environment import command_of, file_variables, group_of, others_of, task_environments
-from reconciler.node.local.mps import OWN_GPU, Limits, Mps, MpsError
+from reconciler.node.local.mps import OWN_GPU, PIPE, PIPES, Daemon, Limits, Mps, MpsError
 from reconciler.node.local.runtimes import Beginning, Runtimes
 from reconciler.node.local.tasks import record_lost, was_started
 from reconciler.node.local.terms import Terms
@@ -85,16 +85,22 @@ class Supervisors:
     def _by_mps(
         self, task: TaskPlacement, environment: Mapping[str, str], accepted: Accepted, shares: dict[DeviceId, MilliGpu]
     ) -> dict[str, str]:
-        """What a client of a daemon sees beside the rest, once there is one. Raises MpsError."""
+        """What a client of daemons sees beside the rest, once there is one for each of its GPUs. Raises MpsError.
+
+        A process is the client of one daemon, here of the first: one that is to use another GPU names another.
+        """
         if self._mps is None or task.sharing != "mps" or task.share is None:
             return {}
-        device, visible = task.devices[0], environment["CUDA_VISIBLE_DEVICES"]
-        has_clients = device in shares
-        shares[device] = max(task.share, shares.get(device, task.share))
-        limits = Limits(shares[device], accepted.device_memory.get(device, Memory(0)))
-        daemon = self._mps.begin(device, visible, limits, has_clients)
+        visible, daemons = environment["CUDA_VISIBLE_DEVICES"].split(","), list[Daemon]()
+        for device, called in zip(task.devices, visible, strict=True):
+            has_clients = device in shares
+            shares[device] = max(task.share, shares.get(device, task.share))
+            limits = Limits(shares[device], accepted.device_memory.get(device, Memory(0)))
+            daemons.append(self._mps.begin(device, called, limits, has_clients))
+        several = {PIPES: ",".join(known.environment[PIPE] for known in daemons)} if len(daemons) > 1 else {}
         # Numbers count among what the daemon sees; names stay what they are.
-        return {**daemon.environment, **({"CUDA_VISIBLE_DEVICES": OWN_GPU} if visible.isdecimal() else {})}
+        own = {"CUDA_VISIBLE_DEVICES": OWN_GPU} if visible[0].isdecimal() else {}
+        return {**daemons[0].environment, **several, **own}
 
     def reap(self) -> None:
         """Collect supervisors that have ended, so that they don't stay behind as zombies."""

@@ -61,9 +61,10 @@ class NvmlGpus:
         found: dict[DeviceId, int | str] = {}
         for task in tasks:
             if task.mig:
-                gpu = there.get(task.mig.gpu)
-                uuid = self._uuid_of_instance(gpu, task.mig.instance, seats) if gpu else ""
-                found |= dict.fromkeys(task.devices, uuid) if uuid else {}
+                for slot in task.slots:
+                    gpu = there.get(slot.gpu)
+                    uuid = self._uuid_of_instance(gpu, slot.instance, seats) if gpu else ""
+                    found |= {slot.instance.id_on(slot.gpu): uuid} if uuid else {}
             else:
                 whole = (there[device] for device in task.devices if device in there)
                 found |= {gpu.id: seats[gpu.index].uuid for gpu in whole if gpu.healthy and gpu.instances is None}

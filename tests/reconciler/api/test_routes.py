@@ -284,6 +284,14 @@ def test_an_instance_that_is_held_is_part_of_its_gpu(site: Site, client: Client)
     assert states == {"free": 7.0, "held": 1.0, "cordoned": 0.0, "unhealthy": 0.0}
 
 
+def test_several_instances_of_one_task_are_each_part_of_their_gpu(site: Site, client: Client) -> None:
+    client.submit(JOB, spec())
+    slots = [MigSlot(gpu.id, MigInstance("3g.40gb", 4), MilliGpu(500)) for gpu in NODES[1].gpus[:2]]
+    site.bind("job", TaskPlacement("worker", 0, NODES[1].name).on_slots(slots))
+    held = client.nodes().items[1].held
+    assert held == tuple(HeldDevice(slot.instance.id_on(slot.gpu), JOB, MilliGpu(500)) for slot in slots)
+
+
 def test_gpus_that_are_being_partitioned_are_shown_and_counted(site: Site) -> None:
     gpu, late = NODES[0].gpus[0].id, NODES[1].gpus[0].id
     asked = Repartitioning(NODES[0].name, gpu, 1, NOW, NOW.after(1), (MigInstance("7g.80gb", 0),))

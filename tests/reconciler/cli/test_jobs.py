@@ -353,6 +353,10 @@ def test_the_nearest_queue_is_offered(quorate: Quorate) -> None:
             "a MIG instance 1g.10gb (H100), 4 CPU cores",
         ),
         (Shape(gpu_memory=Memory(20 << 30)), "3 parts of GPUs", "20Gi of a GPU's memory"),
+        (Shape(mig="1g.10gb", devices=2), "6 MIG instances", "2 MIG instances 1g.10gb"),
+        (Shape(gpu_memory=Memory(20 << 30), devices=2), "6 parts of GPUs", "20Gi of memory of each of 2 GPUs"),
+        (Shape(gpu_fraction=MilliGpu(500), devices=2), "3 GPUs", "0.5 of each of 2 GPUs"),
+        (Shape(1, min_gpu_memory=Memory(40 << 30)), "3 GPUs", "1 GPU, GPUs of at least 40Gi"),
         (Shape(cpu=Cpu(4000)), "0 GPUs", "4 CPU cores"),
     ],
 )
@@ -363,7 +367,8 @@ def test_what_a_job_asks_for_of_gpus_is_said(quorate: Quorate, site: Site, shape
     assert f"Gang       3 tasks, {size}\n" in described
     assert f"worker   3 x {each}\n" in described
     row = quorate("get", "small").out.splitlines()[1].split()
-    assert row[4] == ("0" if size == "0 GPUs" else "1m30s")  # nobody knows before it starts
+    is_known = size.split()[1:] == ["GPUs"]  # of the others nobody knows before it starts
+    assert row[4] == (size.split(maxsplit=1)[0] if is_known else "1m30s")
 
 
 def test_what_a_mig_instance_is_of_a_gpu_is_known_once_it_is_held(quorate: Quorate, site: Site) -> None:

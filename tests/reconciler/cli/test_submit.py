@@ -215,6 +215,7 @@ def test_a_folder_that_no_job_can_name_is_said(
 def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
     options = (
         "--gpus 2 --tasks 3 --type H100 --type A100 --class gold --cpu 8 --memory 64Gi --node-label disk=nvme "
+        "--min-gpu-memory 40Gi "
         "--time-limit 90m --finish-by 2036-12-01T08:00+01:00 "
         "--topology required=rack --topology preferred=island --topology preferred=rack --env A=1=2 --env B= "
         "--chdir /data/run"
@@ -233,6 +234,7 @@ def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
                     "cpu": "8",
                     "memory": "64Gi",
                     "nodeLabels": ["disk=nvme"],
+                    "minGpuMemory": "40Gi",
                 },
             }
         ],

@@ -11,6 +11,7 @@ from reconciler.kubernetes.objects.queue_names import LOCAL_QUEUES, LocalQueue
 from reconciler.kubernetes.objects.wire import read
 from solver.model.cluster import DeviceId, MigInstance, NodeName
 from solver.model.quantities import Duration, Instant, Memory, MilliGpu
+from solver.model.shape import Shape
 from solver.model.workload import QueueName, TaskPlacement
 from solver.policy.namespace_rules import NamespaceRules
 from solver.policy.policy import NamespaceAccess, Queue, QueueAccess, policy_of
@@ -412,15 +413,19 @@ REFUSED: dict[str, tuple[list[Sent], str]] = {
         [pod("p", gpus=0, spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})],
         "resource-claims",
     ),
-    "instances": ([pod("p", gpus=0, requests={"nvidia.com/mig-1g.10gb": "2"})], "several-instances"),
+    "instances": (
+        [pod("p", gpus=0, requests={"nvidia.com/mig-1g.10gb": "2", "nvidia.com/mig-3g.40gb": "1"})],
+        "several-profiles",
+    ),
     "whole and part": ([pod("p", annotations={"gpu-fraction": "0.5"})], "mixed-gpus"),
     "odd part": ([pod("p", gpus=0, annotations={"gpu-fraction": "1.5"})], "unreadable-fraction"),
     "odd limit": ([pod("p", annotations={"quorate.dev/time-limit": "a while"})], "unreadable-time-limit"),
     "no time at all": ([pod("p", annotations={"quorate.dev/time-limit": "0s"})], "unreadable-time-limit"),
+    "odd least memory": ([pod("p", annotations={"quorate.dev/min-gpu-memory": "large"})], "unreadable-memory"),
     "odd memory": ([pod("p", gpus=0, annotations={"gpu-memory": "8Gi"})], "unreadable-fraction"),
-    "parts of several": (
-        [pod("p", gpus=0, annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"})],
-        "fractions-of-several",
+    "odd number of parts": (
+        [pod("p", gpus=0, annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "some"})],
+        "unreadable-fraction",
     ),
     "exclusive": (
         [pod("p", annotations={"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"})],
@@ -450,18 +455,25 @@ def test_pods_behind_gates_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "fraction", "memory", "mig"),
+    ("said", "shape"),
     [
-        ({"annotations": {"gpu-fraction": "0.25"}}, MilliGpu(250), None, None),
-        ({"annotations": {"gpu-memory": "8192"}}, None, Memory(8 * 2**30), None),
-        ({"requests": {"nvidia.com/mig-1g.10gb.me": "1"}}, None, None, "1g.10gb+me"),
+        ({"annotations": {"gpu-fraction": "0.25"}}, Shape(gpu_fraction=MilliGpu(250))),
+        ({"annotations": {"gpu-memory": "8192"}}, Shape(gpu_memory=Memory(8 * 2**30))),
+        ({"requests": {"nvidia.com/mig-1g.10gb.me": "1"}}, Shape(mig="1g.10gb+me")),
+        ({"requests": {"nvidia.com/mig-1g.10gb": "3"}}, Shape(mig="1g.10gb", devices=3)),
+        (
+            {"annotations": {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}},
+            Shape(gpu_fraction=MilliGpu(500), devices=2),
+        ),
+        ({"annotations": {"quorate.dev/min-gpu-memory": "64Gi"}}, Shape(min_gpu_memory=Memory(64 * 2**30))),
     ],
 )
-def test_parts_of_gpus(said: Sent, fraction: MilliGpu | None, memory: Memory | None, mig: str | None) -> None:
+def test_parts_of_gpus(said: Sent, shape: Shape) -> None:
     job = the_gang(cluster(NODES, [pod("p", gpus=0, **said)])).job
     assert job is not None
-    shape = job.spec.task_groups[0].shape
-    assert (shape.gpu_fraction, shape.gpu_memory, shape.mig) == (fraction, memory, mig)
+    found = job.spec.task_groups[0].shape
+    for name in ("gpu_fraction", "gpu_memory", "mig", "devices", "min_gpu_memory"):
+        assert getattr(found, name) == getattr(shape, name), name
 
 
 @pytest.mark.parametrize(
@@ -718,6 +730,20 @@ def test_a_mig_instance_is_held_by_its_place() -> None:
         MigInstance("3g.40gb", 4),
         500,
     )
+
+
+def test_several_mig_instances_are_held_by_their_places_or_the_first_that_are_free() -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    there = [node("n1", gpus=0, labels=labels, offers={"nvidia.com/mig-3g.40gb": "4"})]
+    asks = {"nvidia.com/mig-3g.40gb": "2"}
+    written = {"quorate.dev/devices": "n1/0/3g.40gb@4,n1/1/3g.40gb@0"}
+    bound = cluster(
+        there, [pod("p", gpus=0, on="n1", requests=asks, annotations=written), pod("q", gpus=0, on="n1", requests=asks)]
+    )
+    held = {gang.name: gang.job.placement[0] for gang in bound.gangs if gang.job}
+    places = {name: [(slot.gpu, slot.instance.start) for slot in task.slots] for name, task in held.items()}
+    assert sorted(places.values()) == [[("n1/0", 0), ("n1/1", 4)], [("n1/0", 4), ("n1/1", 0)]]
+    assert {int(task.gpus) for task in held.values()} == {1000}
 
 
 def test_pods_of_a_refused_gang_that_run_count_as_use() -> None:

@@ -32,7 +32,7 @@ from reconciler.web.cluster_map import (
 from reconciler.web.natural_order import natural
 from solver.model.cluster import DeviceId, GpuType, MigInstance, Node, NodeName
 from solver.model.inflight import InFlight, Intent, Repartitioning, Reservation, declared_holder
-from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.quantities import Duration, Instant, Memory, MilliGpu
 from solver.model.snapshot import snapshot_of
 from solver.model.workload import Job, JobName, MigSlot, TaskPlacement, TopologyRequest
 from tests.reconciler.api.conftest import POLICY, spec
@@ -223,9 +223,12 @@ def test_what_a_job_asks_of_its_place_is_said() -> None:
     one = msgspec.structs.replace(spec(2), topology=asked)
     group = msgspec.structs.replace(one.task_groups[0], replicas=2)
     shape = msgspec.structs.replace(group.shape, gpu_types=(GpuType("H100"), GpuType("A100")), node_labels=("a=b",))
+    shape = msgspec.structs.replace(shape, min_gpu_memory=Memory(40 << 30))
     one = msgspec.structs.replace(one, task_groups=(msgspec.structs.replace(group, shape=shape),))
     made = map_of(snapshot_of(Instant(0), (node("n1", "r1"),), (job("runs", task("n1", 0), spec=one),)), POLICY)
-    assert made.jobs.place == ("on H100 or A100; on nodes with a=b; all in one rack; in one island if it can be",)
+    assert made.jobs.place == (
+        "on H100 or A100; on GPUs of at least 40Gi; on nodes with a=b; all in one rack; in one island if it can be",
+    )
 
 
 def test_it_is_sent_packed_and_again_only_when_it_is_another(console: Console) -> None:

@@ -8,7 +8,7 @@ import pytest
 from reconciler.web.gpu_rows import gpu_rows
 from reconciler.web.node_faults import NodeFault
 from reconciler.web.node_index import KeptTask, TaskOnNode
-from solver.model.cluster import GpuType, MigInstance, Node
+from solver.model.cluster import DeviceId, GpuType, MigInstance, Node
 from solver.model.quantities import MilliGpu
 from solver.model.workload import Job, JobName, MigSlot, TaskPlacement
 from tests.contracts.simulated_worlds import NODES
@@ -50,6 +50,16 @@ LARGE, SMALL = MigInstance("3g.40gb", 4), MigInstance("1g.10gb", 0)
             divided(LARGE, SMALL),
             (task("there", **on(LARGE, 500)),),
             [(0, 125, "1g.10gb", None), (500, 500, "3g.40gb", "there")],
+        ),
+        # One task has instances of several GPUs: of this one it has one.
+        (
+            divided(LARGE, SMALL),
+            (
+                task(
+                    "pair", **{**on(SMALL, 125), "mig_beside": (MigSlot(DeviceId("elsewhere"), LARGE, MilliGpu(500)),)}
+                ),
+            ),
+            [(0, 125, "1g.10gb", "pair"), (500, 500, "3g.40gb", None)],
         ),
         # Its model is not known: where its instances lie is not, either.
         (divided(LARGE, gpu_type="X100"), (task("there", **on(LARGE, 500)),), [(0, 500, "3g.40gb", "there")]),

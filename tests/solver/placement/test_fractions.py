@@ -202,6 +202,36 @@ def test_a_fault_is_found(rule: str, policy: Policy, change: Callable[[Plan], Pl
     assert rule in {violation.rule for violation in violations(WORLD, policy, plan)}
 
 
+FIRST, SECOND = DeviceId("n1/0"), DeviceId("n1/1")
+
+
+@pytest.mark.parametrize(
+    ("rules", "fields"),
+    [
+        ((), {}),
+        (("S2",), {"devices": (FIRST,)}),
+        (("S1", "S2"), {"devices": (FIRST, FIRST)}),
+        (("S2",), {"share": MilliGpu(400)}),
+        (("S1",), {"devices": (FIRST, DeviceId("n2/0"))}),
+    ],
+)
+def test_a_part_of_each_of_several_gpus_is_judged(rules: tuple[str, ...], fields: dict[str, Any]) -> None:
+    asked = part("x", "a", 600)
+    (group,) = asked.spec.task_groups
+    groups = (msgspec.structs.replace(group, shape=msgspec.structs.replace(group.shape, devices=2)),)
+    world = snapshot_of(
+        Instant(1),
+        [NODE],
+        [msgspec.structs.replace(asked, spec=msgspec.structs.replace(asked.spec, task_groups=groups))],
+    )
+    plan = solve(world, POLICY, optimise)
+    (bind,) = plan.steps
+    assert isinstance(bind, Bind)
+    assert [(task.devices, task.share, task.gpus) for task in bind.tasks] == [((FIRST, SECOND), 600, 1200)]
+    bad = spoilt("x", **fields)(plan)
+    assert tuple(sorted({violation.rule for violation in violations(world, POLICY, bad)})) == rules
+
+
 def test_a_latency_critical_job_gets_no_gpu_that_is_shared_by_turns() -> None:
     turns, plan = sharing(mode="time-slicing"), solve(WORLD, POLICY, optimise)
     for name in "xyz":

@@ -44,7 +44,7 @@ def draining(draw: st.DrawFn) -> tuple[Snapshot, Policy]:
     Some GPUs are lent as wholes, and whoever waits has a guarantee.
     """
     snapshot, policy = draw(partitioned(nodes_max=2))
-    in_parts = {task.mig.gpu for known in snapshot.jobs for task in known.placement if task.mig}
+    in_parts = {gpu for known in snapshot.jobs for task in known.placement if task.mig for gpu in task.on_gpus}
     able = [(known, gpu) for known in snapshot.nodes for gpu in known.gpus if gpu.id not in in_parts]
     lent_whole = {gpu.id for _, gpu in able if draw(st.booleans())}
     nodes = [
@@ -112,9 +112,10 @@ def has_one_owner_each(snapshot: Snapshot) -> bool:
             if task.mig is None:
                 wholes.update(task.devices)
                 continue
-            profile = find_profile(mig_model(MODELS[types[task.mig.gpu]]), task.mig.instance.profile)
-            assert profile is not None
-            in_use.setdefault(task.mig.gpu, []).append(PlacedInstance(task.mig.instance.start, profile))
+            for slot in task.slots:
+                profile = find_profile(mig_model(MODELS[types[slot.gpu]]), slot.instance.profile)
+                assert profile is not None
+                in_use.setdefault(slot.gpu, []).append(PlacedInstance(slot.instance.start, profile))
     return (
         all(count == 1 for count in wholes.values())
         and not wholes.keys() & in_use.keys()
@@ -181,7 +182,7 @@ def one_gpu(draw: st.DrawFn) -> tuple[Snapshot, Policy]:
     profile = draw(st.sampled_from([None, "1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"]))
     changes = MigChanges(1, "entitled")
     parts = MigGeometry("parts", "h100", mode, MODELS["H100"], layouts, changes)  # type: ignore[arg-type]
-    waiting = asking(preemptor, profile) if profile else preemptor
+    waiting = asking(preemptor, profile, draw(st.sampled_from([1, 1, 2, 3]))) if profile else preemptor
     return lent((snapshot_of(Instant(1000), [made], [*held, waiting]), policy_of((), mig=(parts,))))
 
 
@@ -200,19 +201,20 @@ def _instances(layouts: tuple[str, ...]) -> list[tuple[MigInstance, ...]]:
 def can_have(snapshot: Snapshot, policy: Policy, gone: set[str]) -> bool:
     """Whether the preemptor could be served once these have left, by trying every geometry."""
     staying = {
-        task.mig.instance
+        slot.instance
         for known in snapshot.jobs
         if known.name not in gone
         for task in known.placement
-        if task.mig is not None
+        for slot in task.slots
     }
     (preemptor,) = snapshot.pending
-    wanted = preemptor.spec.task_groups[0].shape.mig
+    shape = preemptor.spec.task_groups[0].shape
+    wanted = shape.mig
     if wanted is None:
         return not staying
     there = [tuple(snapshot.nodes[0].gpus[0].instances or ())]
     return any(
-        staying <= set(found) and any(one.profile == wanted and one not in staying for one in found)
+        staying <= set(found) and sum(one.profile == wanted and one not in staying for one in found) >= shape.devices
         for found in (*there, *_instances(policy.mig[0].layouts))
     )
 
@@ -221,10 +223,11 @@ def gpu_for_gpu(snapshot: Snapshot) -> Iterator[set[str]]:
     """Which jobs may leave: together no more than the preemptor gets, but for the rest of one."""
     held = {str(known.name): sum(task.gpus for task in known.placement) for known in snapshot.jobs if known.placement}
     (preemptor,) = snapshot.pending
-    wanted = preemptor.spec.task_groups[0].shape.mig
+    shape = preemptor.spec.task_groups[0].shape
+    wanted = shape.mig
     model = mig_model(MODELS["H100"])
     profile = find_profile(model, wanted) if wanted else None
-    gained = cost_milli_gpu(model, profile) if profile else MILLI_PER_GPU
+    gained = cost_milli_gpu(model, profile) * shape.devices if profile else MILLI_PER_GPU
     for count in range(len(held) + 1):
         for gone in combinations(held, count):
             left = sum(held[name] for name in gone)

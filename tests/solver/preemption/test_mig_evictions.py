@@ -69,7 +69,7 @@ def test_instances_that_are_there_are_promised_and_then_bound(world: tuple[Snaps
         for step in plan.steps:
             if isinstance(step, Nominate):
                 assert bound[step.job] == step.tasks
-                assert not changed & {task.mig.gpu for task in step.tasks if task.mig}
+                assert not changed & {gpu for task in step.tasks if task.mig for gpu in task.on_gpus}
 
 
 HALVES = (MigInstance("3g.40gb", 0), MigInstance("3g.40gb", 4))

@@ -16,6 +16,7 @@ from solver.plan.reasons import AnyReason, HostResources, ScarceResource
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
+    GpuTooSmall,
     NamespaceNotAllowed,
     NeverFits,
     TooLittleHost,
@@ -31,6 +32,10 @@ SIX, EIGHT = MilliGpu.gpus(6), MilliGpu.gpus(8)
 
 def never(tasks: int, gpus: int, fit: int, largest: int = 8) -> NeverFits:
     return NeverFits("worker", H100, tasks, MilliGpu.gpus(gpus), fit, MilliGpu.gpus(largest))
+
+
+def small(has: Memory, *others: GpuType) -> GpuTooSmall:
+    return GpuTooSmall("worker", GpuType("A100"), Memory(2**37), has > 0, has, least=True, others=others)
 
 
 def lacking(*resources: HostResource, **more: Any) -> NeverFits:
@@ -115,6 +120,9 @@ def test_what_no_node_has_is_said_with_what_the_largest_has() -> None:
             NeverFits("worker", H100, 4, EIGHT, 0, MilliGpu(0), node_set="fast", nodes_allowed=1),
             "Let group worker be on more than 1 node.",
         ),
+        (small(Memory(40 * 2**30)), "Of a A100 up to 40Gi would do."),
+        (small(Memory(40 * 2**30), H100), "Accept H100 too: those have as much."),
+        (small(Memory(0)), "Declare gpuMemory in the NodePools of A100, or ask for gpuTypes."),
         (UnknownName("gpu-type", ("H200",), (H100, "A100"), group="worker"), "The cluster has H100, A100."),
         (UnknownName("gpu-type", ("H200",), group="worker"), OTHERWISE),
         (UnknownName("queue", ("taem",), ("team",)), "Submit to team."),

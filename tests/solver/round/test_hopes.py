@@ -94,6 +94,11 @@ HELPS: list[tuple[AnyReason, str]] = [
     (Protected("disruptionBudget", FIRST), "a PodDisruptionBudget that lets first go"),
     (RoundCutShort("greedy"), ""),
     (MigGeometryReason("worker", H100, "1g.10gb", 4, 1, 2, 4, 1), "3 more of 1g.10gb on H100"),
+    (MigGeometryReason("worker", H100, "1g.10gb", 4, 1, 2, 4, 1, 2), "3 more of 2x 1g.10gb on H100"),
+    (
+        NoRoomReason("worker", H100, 4, MilliGpu(1500), 3, devices=3),
+        "nodes with room for one more task of 0.5 of each of 3 H100",
+    ),
 ]
 
 

@@ -51,13 +51,22 @@ LAYOUTS = {
 many = worlds(150)
 
 
-def asking(known: Job, profile: str) -> Job:
-    """The job with each task asking for an instance instead."""
+def asking(known: Job, profile: str, devices: int = 1) -> Job:
+    """The job with each task asking for instances instead."""
     groups = tuple(
-        msgspec.structs.replace(group, shape=msgspec.structs.replace(group.shape, gpus=0, mig=profile))
+        msgspec.structs.replace(group, shape=msgspec.structs.replace(group.shape, gpus=0, mig=profile, devices=devices))
         for group in known.spec.task_groups
     )
     return msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, task_groups=groups))
+
+
+def joined(holders: list[Job]) -> Job:
+    """One job with one task that has what all of these have: instances of one profile."""
+    slots = [slot for known in holders for task in known.placement for slot in task.slots]
+    (group,), (task,) = holders[0].spec.task_groups, holders[0].placement
+    several = msgspec.structs.replace(group, shape=msgspec.structs.replace(group.shape, devices=len(slots)))
+    spec = msgspec.structs.replace(holders[0].spec, task_groups=(several,))
+    return msgspec.structs.replace(holders[0], spec=spec, placement=(task.on_slots(slots),))
 
 
 def holder(name: str, on: Node, gpu: Gpu, placed: PlacedInstance, slices: int) -> Job:
@@ -81,15 +90,17 @@ def partitioned(draw: st.DrawFn, nodes_max: int = 3, jobs_max: int = 6) -> tuple
     for index in range(draw(st.integers(1, nodes_max))):
         gpu_type = draw(st.sampled_from(["H100", "H100", "A30"]))
         made = node(f"n{index}", draw(st.integers(1, 2)), gpu_type, rack=f"r{index // 2}")
-        model, gpus = mig_model(MODELS[gpu_type]), []
+        model, gpus, held = mig_model(MODELS[gpu_type]), [], defaultdict[str, list[Job]](list)
         for gpu in made.gpus:
             found = draw(st.sampled_from([None, *_some_geometries(gpu_type, modes[gpu_type])]))
             in_use = [placed for placed in found or () if draw(st.integers(0, 2)) == 0]
-            jobs += [
-                holder(f"run-{made.name}-{gpu.index}-{p.start}", made, gpu, p, model.memory_slices) for p in in_use
-            ]
+            for p in in_use:
+                one = holder(f"run-{made.name}-{gpu.index}-{p.start}", made, gpu, p, model.memory_slices)
+                held[p.profile.name].append(one)
             listed = None if found is None else tuple(MigInstance(p.profile.name, p.start) for p in found)
             gpus.append(msgspec.structs.replace(gpu, instances=listed))
+        for alike in held.values():
+            jobs += [joined(alike)] if draw(st.integers(0, 2)) == 0 else alike
         kept = draw(st.integers(0, 3)) == 3
         nodes.append(msgspec.structs.replace(made, gpus=tuple(gpus), keeps_geometry=kept))
     for number in range(draw(st.integers(min(2, jobs_max), jobs_max))):
@@ -104,7 +115,8 @@ def partitioned(draw: st.DrawFn, nodes_max: int = 3, jobs_max: int = 6) -> tuple
             required=required,
         )
         instead = draw(st.sampled_from([None, None, None, *PROFILES[gpu_type]]))
-        jobs.append(asking(pending, instead) if instead else pending)
+        devices = draw(st.sampled_from([1, 1, 1, 2, 3]))
+        jobs.append(asking(pending, instead, devices) if instead else pending)
     policy = policy_of(
         (Queue(QueueName("a")), Queue(QueueName("b"))),
         mig=tuple(
@@ -140,10 +152,10 @@ def test_every_geometry_is_legal_and_nothing_in_use_is_touched(world: tuple[Snap
         types = {gpu.id: known.gpu_type for known in snapshot.nodes for gpu in known.gpus}
         for known in applied(snapshot, plan).jobs:
             for task in known.placement:
-                if task.mig:
-                    found = find_profile(mig_model(MODELS[types[task.mig.gpu]]), task.mig.instance.profile)
+                for slot in task.slots:
+                    found = find_profile(mig_model(MODELS[types[slot.gpu]]), slot.instance.profile)
                     assert found is not None
-                    in_use[task.mig.gpu].append(PlacedInstance(task.mig.instance.start, found))
+                    in_use[slot.gpu].append(PlacedInstance(slot.instance.start, found))
         assert all(is_valid(mig_model(MODELS[types[gpu]]), held) for gpu, held in in_use.items())
 
 
@@ -309,6 +321,44 @@ def test_a_fault_is_found(rule: str, geometry: MigGeometry, change: Callable[[Pl
     policy = msgspec.structs.replace(good, mig=(geometry,))
     plan = msgspec.structs.replace(plan, policy=policy.digest)
     assert rule in {violation.rule for violation in violations(world, policy, plan)}
+
+
+def several() -> tuple[Snapshot, Policy]:
+    """A GPU with two idle instances of a kind and one of another; a task asks for two of the first."""
+    made = node("n1", 2)
+    instances = (ONE, MigInstance("1g.10gb", 1), THREE)
+    made = msgspec.structs.replace(
+        made, gpus=(msgspec.structs.replace(made.gpus[0], instances=instances), made.gpus[1])
+    )
+    wanted = asking(job("x", "a", 1, 1), "1g.10gb", 2)
+    return snapshot_of(Instant(1), [made], [wanted]), policy_of((Queue(QueueName("a")),), mig=(FREE,))
+
+
+@pytest.mark.parametrize(
+    ("rules", "slots"),
+    [
+        ((), [("n1/0", 0, 125), ("n1/0", 1, 125)]),
+        (("S2",), [("n1/0", 0, 125)]),
+        (("S1", "S2"), [("n1/0", 0, 125), ("n1/0", 0, 125)]),
+        (("S2",), [("n1/0", 0, 125), ("n1/0", 4, 500)]),
+        (("S1",), [("n1/0", 0, 125), ("n1/0", 2, 125)]),
+        (("S1",), [("n1/0", 0, 125), ("n1/1", 0, 125)]),
+        (("S3",), [("n1/0", 0, 125), ("n1/0", 1, 0)]),
+    ],
+)
+def test_each_of_several_instances_is_judged(rules: tuple[str, ...], slots: list[tuple[str, int, int]]) -> None:
+    world, policy = several()
+    plan = solve(world, policy, optimise)
+    assert violations(world, policy, plan) == ()
+    (bind,) = plan.steps
+    assert isinstance(bind, Bind)
+    named = [
+        MigSlot(DeviceId(gpu), MigInstance("3g.40gb" if cost == 500 else "1g.10gb", start), MilliGpu(cost))
+        for gpu, start, cost in slots
+    ]
+    steps = (msgspec.structs.replace(bind, tasks=(bind.tasks[0].on_slots(named),)),)
+    bad = msgspec.structs.replace(plan, steps=steps)
+    assert tuple(sorted({violation.rule for violation in violations(world, policy, bad)})) == rules
 
 
 def test_a_node_that_keeps_its_geometry_gives_what_it_has_and_no_more() -> None:

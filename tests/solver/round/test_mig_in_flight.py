@@ -40,7 +40,8 @@ def wanting(draw: st.DrawFn) -> tuple[Snapshot, Policy]:
     for number in range(draw(st.integers(2, 5))):
         known = job(f"job-{number}", draw(st.sampled_from("ab")), draw(st.integers(1, 3)), 1, types=["H100"])
         profile = draw(st.sampled_from([None, "1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]))
-        jobs.append(asking(known, profile) if profile else known)
+        devices = draw(st.sampled_from([1, 1, 2, 3]))
+        jobs.append(asking(known, profile, devices) if profile else known)
     mode: MigMode = draw(st.sampled_from(["bounded", "bounded", "free"]))
     layouts = LAYOUTS["H100"] if mode == "bounded" else ()
     parts = MigGeometry("parts", "h100", mode, MODELS["H100"], layouts, MigChanges(draw(st.integers(1, 4))))
@@ -83,13 +84,7 @@ def test_nothing_new_is_placed_on_what_is_overdue(world: tuple[Snapshot, Policy]
     lost = {asked.device for asked in overdue.in_flight.repartitions}
     again = solve(overdue, policy, None)
     assert violations(overdue, policy, again) == ()
-    used = {
-        task.mig.gpu if task.mig else device
-        for step in again.steps
-        if isinstance(step, Bind)
-        for task in step.tasks
-        for device in task.devices
-    }
+    used = {gpu for step in again.steps if isinstance(step, Bind) for task in step.tasks for gpu in task.on_gpus}
     assert not used & lost
     assert not {step.device for step in again.steps if isinstance(step, Repartition)} & lost
 

@@ -58,7 +58,8 @@ def _asked(*claims: ResourceClaim, there: Sequence[Device] = EVERYTHING) -> Clai
         ([a_claim(a_request("r", D, OF_A30))], ClaimCharge(1, (A30,))),
         ([a_claim(a_request("q", D), a_request("r", D, count=3))], ClaimCharge(4)),
         ([a_claim(a_request("r", D, OF_H100)), a_claim(a_request("r", D), name="d")], ClaimCharge(2, (H100,))),
-        ([a_claim(profile("1g.10gb"))], ClaimCharge(0, (H100,), "1g.10gb")),
+        ([a_claim(profile("1g.10gb"))], ClaimCharge(0, (H100,), "1g.10gb", 1)),
+        ([a_claim(profile("1g.10gb", count=2)), a_claim(profile("1g.10gb"), name="d")], ClaimCharge(0, (H100,), "1g.10gb", 3)),
         # What is no GPU counts for nothing.
         ([a_claim(a_request("n", ANY, "device.driver == 'nic.example.com'"), a_request("r", D))], ClaimCharge(1)),
         ([a_claim(a_request("n", ANY, "device.driver == 'nic.example.com'", allocationMode="All"))], ClaimCharge()),
@@ -79,8 +80,8 @@ def test_what_claims_come_to(claims: list[ResourceClaim], asked: ClaimCharge) ->
         ([a_claim(a_request("r", ANY, f"device.driver == '{D}'"))], "claim-costs"),
         ([a_claim(a_request("r", "mig.nvidia.com"))], "claim-costs"),
         ([a_claim(_either(exactly(D), exactly(D, count=2)))], "claim-costs"),
-        ([a_claim(profile("1g.10gb", count=2))], "several-instances"),
-        ([a_claim(profile("1g.10gb")), a_claim(a_request("r", D), name="d")], "several-instances"),
+        ([a_claim(profile("1g.10gb")), a_claim(profile("3g.40gb"), name="d")], "several-profiles"),
+        ([a_claim(profile("1g.10gb")), a_claim(a_request("r", D), name="d")], "several-profiles"),
         ([a_claim(a_request("q", D, OF_H100), a_request("r", D, OF_A30))], "several-types"),
     ],
 )  # fmt: skip

@@ -130,6 +130,22 @@ def test_tasks_share_a_daemon_which_ends_with_the_last_of_them(world: LocalWorld
     eventually(lambda: command_line(pid) == b"")  # A zombie has none either.
 
 
+def test_a_task_with_parts_of_several_gpus_has_a_daemon_for_each(world: LocalWorld) -> None:
+    """A process is the client of one: the task is told of all, and begins with the first."""
+    show = 'echo "$CUDA_VISIBLE_DEVICES $CUDA_MPS_PIPE_DIRECTORY $QUORATE_MPS_PIPES"; exec sleep 600'
+    spec = JobSpec(QueueName("q"), (TaskGroup("w", 1, Shape()),), command=("sh", "-c", show))
+    both = TaskPlacement("w", 0, NodeName("n1"), (GPU, OTHER), MilliGpu(500), "mps")
+    world.backend.submit(StartGang(JobName("a"), 1, (both,), spec), ONE)
+    eventually(lambda: task(world, "a").state != "starting")
+    called, first, every = shown(world, "a", 0).split()
+    pipes = every.split(",")
+    assert (called, first, len(set(pipes))) == ("0", pipes[0], 2)
+    sees = [said(str(Path(pipe).parent))[0].split()[-1] for pipe in pipes]
+    assert sees == ["3", "2"]
+    stop(world, "a")
+    eventually(lambda: not tasks(world, "none") and not any(Path(pipe).exists() for pipe in pipes))
+
+
 def test_clients_of_a_daemon_that_has_died_are_lost_and_the_next_have_a_new_one(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,11 @@ def on(instance: MigInstance) -> TaskPlacement:
     return TaskPlacement("worker", 0, NODE.name, (instance.id_on(GPU),), mig=MigSlot(GPU, instance, MilliGpu(125)))
 
 
+def on_both(*instances: MigInstance) -> TaskPlacement:
+    slots = [MigSlot(GPU, instance, MilliGpu(125)) for instance in instances]
+    return TaskPlacement("worker", 0, NODE.name).on_slots(slots)
+
+
 def order(attempt: int, *instances: MigInstance) -> PartitionGpu:
     return PartitionGpu(NODE.name, GPU, attempt, instances)
 
@@ -83,6 +88,7 @@ def test_an_instance_is_called_as_its_driver_does(opened: Open, cards: list[Card
         SMALL.id_on(GPU): names[6],
         LARGE.id_on(GPU): names[0],
     }
+    assert gpus.called([on_both(SMALL, LARGE)], now(gpus)) == gpus.called([on(SMALL), on(LARGE)], now(gpus))
     assert gpus.called([whole("n1/0")], now(gpus)) == {}, "it is whole no more"
     assert gpus.called([on(MigInstance("1g.10gb", 4))], now(gpus)) == {}
     assert "n1/0" in gpus.lacking([GPU])
