@@ -71,7 +71,7 @@ def begin(
     """
     able = able_to_start(candidates, capacity, shares)
     fit = fit_of() if able else None
-    choice = _Choice(able, capacity, shares, limits, greedy(able, capacity.copy(), shares, fit=fit))
+    choice = _Choice(able, capacity, shares, limits, greedy(able, capacity.copy(), shares, fit=fit), fit)
     if optimiser is None or not choice.is_open:
         answer = choice.greedy_answer()
         return PendingDecision(False, lambda: answer)
@@ -90,6 +90,7 @@ class _Choice:
     shares: Shares
     limits: SolverLimits
     first: tuple[JobStart, ...]
+    fit: Fit | None = None
 
     @cached_property
     def sub_layers(self) -> tuple[SubLayer, ...]:
@@ -138,9 +139,10 @@ class _Choice:
 
     def better_of_both(self, found: ByProgram, formulation: Formulation) -> StartDecision:
         """The program's answer, or greedy's."""
-        improved = layer_values(found.starts, self.sub_layers, self.shares)
+        by_program = self._with_work_without_gpus(found.starts)
+        improved = layer_values(by_program, self.sub_layers, self.shares)
         is_better, all_contend = better(improved, self.values), len(self.contending) == len(self.able)
-        values, starts = (improved, found.starts) if is_better else (self.values, self.first)
+        values, starts = (improved, by_program) if is_better else (self.values, self.first)
         known = found if all_contend else found.without_bounds()
         answer = StartDecision(
             starts, self._by("mip" if is_better else "greedy", known), lambda: self._reached(values, known)
@@ -154,6 +156,15 @@ class _Choice:
             return Proof(answer.certificate, program, point_of(starts, of_all, program, self.capacity), self.effort)
 
         return replace(answer, proof=proof)
+
+    def _with_work_without_gpus(self, starts: tuple[JobStart, ...]) -> tuple[JobStart, ...]:
+        """The program's starts; where CPU and memory are divided, of which it knows nothing, greedy has those without GPUs."""
+        if not self.shares.host.fair:
+            return starts
+        room, kept = self.capacity.copy(), tuple(start for start in starts if any(start.charge.values()))
+        for start in kept:
+            room.occupy(start.held)
+        return greedy(self.able, room, self.shares, kept, self.fit)
 
     def _by(self, stage: Stage, found: ByProgram | None = None) -> Certificate:
         """How an answer came about. `found`: what came of the program, if it was run."""

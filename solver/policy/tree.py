@@ -78,6 +78,11 @@ class QueueTree:
         return any(entry.shared for queue in self.by_name.values() for entry in queue.quota)
 
     @cached_property
+    def divides_host(self) -> bool:
+        """Whether any queue says anything of CPU or memory: then both are divided among jobs without GPUs."""
+        return any(queue.host_quota for queue in self.by_name.values())
+
+    @cached_property
     def reclaims_by_value(self) -> bool:
         """Whether any queue takes back what others borrowed by its value."""
         return any(queue.reclaim_below is not None for queue in self.by_name.values())

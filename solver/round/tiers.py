@@ -225,6 +225,7 @@ class RoundState:
         """
         started = _names_of(answer.starts)
         making, covered = self._by_program(tier, answer)
+        making.beginning = answer.starts
         inside = {
             start.candidate.job.name: start for start in inside_tier(answer.starts, tier, QuotaHeadroom(self.shares))
         }
@@ -590,7 +591,8 @@ def inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom)
 def shares_after(making: Preemptor) -> Shares:
     """The shares once victims have left and preemptors have come."""
     given = making.attempts
-    return _less_beside(_with_more(given.headroom.shares, given.headroom, given.users), making.promises)
+    shares = replace(given.headroom.shares, host=making.settled_host_dues())
+    return _less_beside(_with_more(shares, given.headroom, given.users), making.promises)
 
 
 def _with_more(shares: Shares, headroom: QuotaHeadroom, users: UserRoom) -> Shares:
