@@ -8,26 +8,33 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Final, NamedTuple
 
-from reconciler.model.queue_line import QueueLine
+from reconciler.model.queue_line import HostQueueLine, QueueLine, amount_text
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job
+from solver.model.workload import Job, QueueName
 from solver.policy.policy import Policy, Queue
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import weights_of
+from solver.quota.entitlement import Shares
+from solver.quota.host_division import host_use_by_line
 from solver.quota.options import options_of
+from solver.quota.users import HostLine
 from solver.round.solve import standing
 
 
 class QueueUse(NamedTuple):
-    """Jobs and GPUs of a queue, with those of the queues below it; a line for each GPU type of the cluster, sorted."""
+    """Jobs and GPUs of a queue, with those of the queues below it; a line for each GPU type of the cluster, sorted.
+
+    `host`: its CPU and memory, where some queue says anything of either.
+    """
 
     running: int
     pending: int
     gpus: tuple[QueueLine, ...]
+    host: tuple[HostQueueLine, ...] = ()
 
 
 AWAITED_S: Final = 2.0
@@ -97,10 +104,27 @@ def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = Non
             lendable=entry.lendable if entry else None,
         )
 
+    host = _host_lines(snapshot, shares)
     jobs = Counter((queue, job.phase == "pending") for job in snapshot.jobs for queue in tree.path(job.spec.queue))
     for queue in policy.queues:
         gpus = tuple(line(queue, gpu_type) for gpu_type in gpu_types)
-        yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus)
+        yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus, host.get(queue.name, ()))
+
+
+def _host_lines(snapshot: Snapshot, shares: Shares) -> dict[QueueName, tuple[HostQueueLine, ...]]:
+    """CPU and memory of each queue, as far as any queue says anything of it."""
+    tree, dues, held = shares.tree, shares.host, host_use_by_line(snapshot, shares.tree)
+
+    def line(at: HostLine) -> HostQueueLine:
+        alone, guaranteed = dues.used.get(at, 0), dues.guarantees.guaranteed.get(at, 0)
+        queue_max = shares.users.host_max.get(at)
+        amounts = (dues.fair.get(at, 0), held[at], alone, max(0, alone - guaranteed), dues.wanted.get(at, 0))
+        told = (amount_text(at.resource, amount) for amount in amounts)
+        stated = None if queue_max is None else amount_text(at.resource, queue_max)
+        return HostQueueLine(at.resource, amount_text(at.resource, guaranteed), stated, *told)
+
+    resources = tree.host_resources
+    return {name: tuple(line(HostLine(name, resource)) for resource in resources) for name in tree.by_name}
 
 
 def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, float]:

@@ -61,6 +61,16 @@ def _there(snapshot: Snapshot) -> HostUse:
     return HostUse(int(sum(node.cpu for node in ready)), int(sum(node.memory for node in ready)))
 
 
+def host_use_by_line(snapshot: Snapshot, tree: QueueTree) -> Counter[HostLine]:
+    """What jobs are charged of both, with GPUs and without; nothing where no queue says anything of either."""
+    found = Counter[HostLine]()
+    for held, _ in _held(snapshot) if tree.divides_host else ():
+        for queue in tree.path(held.queue):
+            for resource, amount in zip(RESOURCES, held.beside, strict=True):
+                found[HostLine(queue, resource)] += amount
+    return found
+
+
 def _held(snapshot: Snapshot) -> Iterator[tuple[HeldAlone, bool]]:
     """What each job is charged of both, and whether it has GPUs."""
     for job, tasks in charged(snapshot):

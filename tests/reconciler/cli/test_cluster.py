@@ -22,6 +22,7 @@ from solver.model.cluster import MigInstance, Node
 from solver.model.document import decode
 from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
+from solver.policy.host_share import CpuQuota
 from solver.round.solve import solve
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import H100, NOW, Site
@@ -32,6 +33,12 @@ QUEUE    RUNNING  PENDING  GPU TYPE  GUARANTEED  LENDABLE   MAX  FAIR SHARE  USE
 org            1        1  H100               8       all  none           6     5         0        4       -             0.0
   other        0        0  H100               4       all  none           0     0         0        0                     0.0
   team         1        1  H100               4       all     6           6     5         1        4       -             0.0
+"""
+HOST = """
+QUEUE    RESOURCE  GUARANTEED  MAX  FAIR SHARE  USED  WITHOUT GPUS  BORROWED  WAITING
+org      cpu                8   64           0     0             0         0        0
+  other  cpu                8   64           0     0             0         0        0
+  team   cpu                8   64           0     0             0         0        0
 """
 NODES_SHOWN = """\
 NODE  POOL  GPU TYPE  GPUS   CPU   MEMORY  STATE  JOBS
@@ -89,6 +96,18 @@ def two_jobs(site: Site, at_server: ApiServer, now: Now) -> None:
 @pytest.mark.parametrize(("command", "expected"), [("queues", QUEUES), ("nodes", NODES_SHOWN)])
 def test_the_cluster_is_shown(quorate: Quorate, command: str, expected: str) -> None:
     assert quorate(command) == (0, expected, "")
+
+
+def test_cpu_and_memory_stand_below_the_queues_where_one_has_a_quota_of_them(quorate: Quorate, site: Site) -> None:
+    queues = tuple(
+        msgspec.structs.replace(q, host_quota=(CpuQuota(Cpu(8000), Cpu(64_000)),)) for q in site.policy.queues
+    )
+    site.policy = msgspec.structs.replace(site.policy, queues=queues)
+    shown = quorate("queues").out
+    assert shown.startswith(QUEUES)
+    assert shown.removeprefix(QUEUES) == HOST
+    (org, *_) = json.loads(quorate("queues", "-o", "json").out)["items"]
+    assert org["host"][0]["max"] == "64"
 
 
 def test_rounds_are_listed_and_one_is_told(quorate: Quorate, site: Site) -> None:
