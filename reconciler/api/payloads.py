@@ -18,7 +18,7 @@ from reconciler.model.health_record import PartHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobState
 from reconciler.model.problem import Problem
-from reconciler.model.queue_line import QueueLine, QueueUser
+from reconciler.model.queue_line import HostQueueLine, QueueLine, QueueUser
 from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Activity, Epoch
 from reconciler.protocols.history import Event
@@ -129,7 +129,8 @@ class QueueView(Document, frozen=True, omit_defaults=False):
     """One queue: its place in the tree, its jobs, and its GPUs with those of the queues below it. `hold`: one by hand.
 
     `use`: what is known of the use of the GPUs that it and those below it hold. `users`: those that share it fairly and hold or
-    wait for GPUs, where they are asked for, as far as the caller may see their jobs.
+    wait for GPUs, where they are asked for, as far as the caller may see their jobs. `host`: its CPU and memory, where some queue
+    of the policy says anything of either.
     """
 
     name: QueueName
@@ -141,6 +142,7 @@ class QueueView(Document, frozen=True, omit_defaults=False):
     hold: Intervention | None = None
     use: tuple[GpuUtilisation, ...] = ()
     users: tuple[QueueUser, ...] = ()
+    host: tuple[HostQueueLine, ...] = ()
 
 
 class QueueList(Payload, frozen=True, kw_only=True):

@@ -252,6 +252,7 @@ def queue_views(
             hold=holds.get(queue.name),
             use=below.get(queue.name, ()),
             users=tuple(one for one in use.users if shows_user is not None and shows_user(queue.name, one.user)),
+            host=use.host,
         )
         for queue, use in uses
     )

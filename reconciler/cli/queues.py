@@ -29,7 +29,19 @@ _HEADINGS = (
     "ACTIVE",
     "PAST GPU-HOURS",
 )
+_HOST_HEADINGS = (
+    "QUEUE",
+    "RESOURCE",
+    "GUARANTEED",
+    "MAX",
+    "FAIR SHARE",
+    "USED",
+    "WITHOUT GPUS",
+    "BORROWED",
+    "WAITING",
+)
 _SPARE = ("PAST GPU-HOURS", "LENDABLE", "BORROWED", "FAIR SHARE", "PENDING", "RUNNING", "MAX")
+_HOST_SPARE = ("WITHOUT GPUS", "FAIR SHARE", "BORROWED")
 
 
 @click.command(short_help="Show the quota tree.")
@@ -41,7 +53,8 @@ def queues(users: bool, output: str, server: str | None) -> None:
 
     LENDABLE is what other queues may borrow of the guarantee. BORROWED is what the queue uses above it. WAITING is what its pending
     jobs ask for of their first choice. ACTIVE is how active its GPUs are, as far as that is measured. PAST GPU-HOURS is decayed
-    past use, if the policy states a usageHalfLife. Below stand the budgets.
+    past use, if the policy states a usageHalfLife. Below stand CPU and memory, if a queue has a quota of either, and the budgets.
+    There USED is what all jobs have, WITHOUT GPUS what jobs without GPUs have: for these are guarantees and fair shares.
 
     With --users, users of a queue with `users.fairShare` that hold or wait for GPUs stand below it, each with its fair share of the
     queue, as far as you may see their jobs.
@@ -53,6 +66,10 @@ def queues(users: bool, output: str, server: str | None) -> None:
     else:
         rows = [row for depth, queue in _in_tree_order(found.items) for row in _rows(depth, queue)]
         print_table(_HEADINGS, rows, right=set(_HEADINGS) - {"QUEUE", "GPU TYPE"}, spare=_SPARE)
+        host = [row for depth, queue in _in_tree_order(found.items) for row in _host_rows(depth, queue)]
+        if host:
+            click.echo()
+            print_table(_HOST_HEADINGS, host, right=set(_HOST_HEADINGS) - {"QUEUE", "RESOURCE"}, spare=_HOST_SPARE)
         for queue in found.items:
             if queue.hold is not None:
                 click.echo(printable(f"queue {queue.name}: hold {by_whom(queue.hold)}"))
@@ -83,6 +100,13 @@ def _rows(depth: int, queue: QueueView) -> Iterator[list[str]]:
         who = f"{'  ' * (depth + 1)}user {user.user or '(none)'}{weight}"
         figures = ("", "", "", user.fair_share, user.held, "", user.waiting, "", round(user.past_gpu_hours, 1))
         yield [who, "", "", user.gpu_type, *map(str, figures)]
+
+
+def _host_rows(depth: int, queue: QueueView) -> Iterator[list[str]]:
+    for number, line in enumerate(queue.host):
+        figures = (line.fair_share, line.held, line.without_gpus, line.borrowed, line.waiting)
+        name = "  " * depth + queue.name if not number else ""
+        yield [name, line.resource, line.guaranteed, line.max or "none", *figures]
 
 
 def _cells(line: QueueLine, active: Mapping[GpuType, str]) -> list[str]:

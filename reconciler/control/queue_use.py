@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Final, NamedTuple
 
-from reconciler.model.queue_line import QueueLine, QueueUser
+from reconciler.model.queue_line import HostQueueLine, QueueLine, QueueUser, amount_text
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
@@ -19,8 +19,10 @@ from solver.policy.policy import Policy, Queue
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import weights_of
 from solver.quota.entitlement import Shares
+from solver.quota.host_division import host_use_by_line
 from solver.quota.options import options_of
 from solver.quota.user_shares import UserStandings, user_demands
+from solver.quota.users import HostLine
 from solver.round.admission import Admission
 from solver.round.solve import competing, standing
 
@@ -28,13 +30,15 @@ from solver.round.solve import competing, standing
 class QueueUse(NamedTuple):
     """Jobs and GPUs of a queue, with those of the queues below it; a line for each GPU type of the cluster, sorted.
 
-    `users`: those that share the queue fairly and hold or wait for GPUs, by name and type.
+    `users`: those that share the queue fairly and hold or wait for GPUs, by name and type. `host`: its CPU and memory, where some
+    queue says anything of either.
     """
 
     running: int
     pending: int
     gpus: tuple[QueueLine, ...]
     users: tuple[QueueUser, ...] = ()
+    host: tuple[HostQueueLine, ...] = ()
 
 
 AWAITED_S: Final = 2.0
@@ -105,10 +109,12 @@ def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = Non
             lendable=entry.lendable if entry else None,
         )
 
+    host = _host_lines(snapshot, shares)
     jobs = Counter((queue, job.phase == "pending") for job in snapshot.jobs for queue in tree.path(job.spec.queue))
     for queue in policy.queues:
         gpus = tuple(line(queue, gpu_type) for gpu_type in gpu_types)
-        yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus, users.get(queue.name, ()))
+        lines = users.get(queue.name, ()), host.get(queue.name, ())
+        yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus, *lines)
 
 
 def _users(
@@ -136,6 +142,22 @@ def _users(
                 for user, known in demands.items()
             )
     return {queue: tuple(sorted(users, key=lambda one: (one.user, one.gpu_type))) for queue, users in found.items()}
+
+
+def _host_lines(snapshot: Snapshot, shares: Shares) -> dict[QueueName, tuple[HostQueueLine, ...]]:
+    """CPU and memory of each queue, as far as any queue says anything of it."""
+    tree, dues, held = shares.tree, shares.host, host_use_by_line(snapshot, shares.tree)
+
+    def line(at: HostLine) -> HostQueueLine:
+        alone, guaranteed = dues.used.get(at, 0), dues.guarantees.guaranteed.get(at, 0)
+        queue_max = shares.users.host_max.get(at)
+        amounts = (dues.fair.get(at, 0), held[at], alone, max(0, alone - guaranteed), dues.wanted.get(at, 0))
+        told = (amount_text(at.resource, amount) for amount in amounts)
+        stated = None if queue_max is None else amount_text(at.resource, queue_max)
+        return HostQueueLine(at.resource, amount_text(at.resource, guaranteed), stated, *told)
+
+    resources = tree.host_resources
+    return {name: tuple(line(HostLine(name, resource)) for resource in resources) for name in tree.by_name}
 
 
 def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, float]:

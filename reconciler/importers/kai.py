@@ -132,7 +132,7 @@ def _entry(record: SourceRecord, at: Path, unit: Fraction) -> QuotaDraft | None:
         entry.guaranteed = quota * unit
     if limit >= 0:
         entry.max = max(limit, quota, Fraction(0)) * unit
-    if not over and quota >= 0 and at[-1] == "gpu":
+    if not over and quota >= 0:
         entry.max = entry.guaranteed
     return entry if (entry.guaranteed, entry.max) != (None, None) else None
 
@@ -145,17 +145,36 @@ def _note(drawing: Drawing, record: SourceRecord, at: Path, target: str) -> None
         )
         account.unsaid("changed" if host else "carried", record, at, "0", f"{target} max", note)
         return
-    if quantity(record, (*at, "quota")) < 0:
+    quota = quantity(record, (*at, "quota"))
+    if quota < 0:
         note = "without end there; here a weighted share of what the parent has, which is all of it for an only child"
+        if host:
+            note = "without end there; here jobs without GPUs have their fair share, and GPUs bring what is beside them"
         account.changed(record, (*at, "quota"), f"{target}: guaranteed left out", note)
-    of_host = "it is guaranteed to jobs without GPUs; GPUs bring the CPU and memory beside them" if host else ""
-    account.note("changed" if host else "carried", record, (*at, "quota"), f"{target}: guaranteed", of_host)
+    # Where nothing is guaranteed, nothing is lost.
+    is_changed = host and quota > 0
+    of_host = "it is guaranteed to jobs without GPUs; GPUs bring the CPU and memory beside them" if is_changed else ""
+    account.note("changed" if is_changed else "carried", record, (*at, "quota"), f"{target}: guaranteed", of_host)
     if record.has(*at, "limit"):
         account.carried(record, (*at, "limit"), f"{target}: max")
     else:
         account.unsaid("carried", record, (*at, "limit"), "0", f"{target}: max", "no more than the quota")
     if host:
-        account.dropped(record, (*at, "overQuotaWeight"), "a queue has one weight: that of its GPUs")
+        _note_weight(drawing, record, at, target)
+
+
+def _note_weight(drawing: Drawing, record: SourceRecord, at: Path, target: str) -> None:
+    """The weight of CPU or memory: a queue has one for all, that of its GPUs."""
+    where, of_gpus = (*at, "overQuotaWeight"), ("spec", "resources", "gpu", "overQuotaWeight")
+    if not record.has(*where):
+        return
+    weight = quantity(record, where)
+    if not weight:
+        drawing.account.carried(record, where, f"{target}: max", "nothing over quota: max is guaranteed")
+    elif weight == (quantity(record, of_gpus) if record.has(*of_gpus) else 1):
+        drawing.account.carried(record, where, "weight", "a queue has one weight, for GPUs, CPU and memory")
+    else:
+        drawing.account.dropped(record, where, "a queue has one weight: that of its GPUs")
 
 
 def _weight(drawing: Drawing, record: SourceRecord, queue: QueueDraft, at: Path) -> None:

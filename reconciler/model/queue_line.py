@@ -1,10 +1,11 @@
-"""What a queue is guaranteed, holds and waits for of one type of GPUs, as it is told."""
+"""What a queue is guaranteed, holds and waits for of one type of GPUs, and of CPU and memory, as it is told."""
 
 from __future__ import annotations
 
 from solver.model.cluster import GpuType
 from solver.model.document import Document
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import Cpu, Memory, MilliGpu
+from solver.policy.host_share import Resource
 
 
 class QueueUser(Document, frozen=True, omit_defaults=False):
@@ -40,3 +41,30 @@ class QueueLine(Document, frozen=True, omit_defaults=False):
     waiting: MilliGpu
     past_gpu_hours: float = 0.0
     lendable: MilliGpu | None = None
+
+
+class HostQueueLine(Document, frozen=True, omit_defaults=False):
+    """CPU or memory in one queue, written as in its row: in cores, or with a suffix as `256Gi`. `max` null: no ceiling.
+
+    `held`: by all jobs. `without_gpus`: of that, by jobs without GPUs: for these alone are `guaranteed`, `fair_share`,
+    `borrowed`, the part of theirs above `guaranteed`, and `waiting`, what pending ones ask for.
+    """
+
+    resource: Resource
+    guaranteed: str
+    max: str | None
+    fair_share: str
+    held: str
+    without_gpus: str
+    borrowed: str
+    waiting: str
+
+
+_MIB = 2**20
+
+
+def amount_text(resource: Resource, amount: int) -> str:
+    """Milli-cores as cores, or bytes; what was divided is told in whole MiB."""
+    if resource == "cpu":
+        return str(Cpu(amount))
+    return str(Memory(amount // _MIB * _MIB if amount > _MIB else amount))

@@ -9,6 +9,7 @@ from solver.model.document import API_VERSION, Document
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.plan.plan import Certificate
+from solver.policy.host_share import Resource
 
 Outcome = Literal["starts", "waits", "inadmissible", "runs", "shrinks", "leaves", "moves"]
 """`runs`, `shrinks`, `leaves` and `moves` are of jobs that run now: those that leave are asked to, for another or by a rule."""
@@ -107,6 +108,27 @@ class QueueChange(Document, frozen=True, omit_defaults=False):
     gpu_type: GpuType
     before: Entitlement | None
     after: Entitlement | None
+
+
+class HostEntitlement(Document, frozen=True, omit_defaults=False):
+    """What a queue may have and holds of CPU or memory, as its row has it. `max` None: no ceiling.
+
+    `guaranteed` and `fair_share` are for jobs without GPUs. `used` is after the next round, by all jobs.
+    """
+
+    guaranteed: str
+    fair_share: str
+    max: str | None
+    used: str
+
+
+class HostQueueChange(Document, frozen=True, omit_defaults=False):
+    """A queue with another entitlement to CPU or memory. None: it is not there, or no queue says anything, under that revision."""
+
+    queue: QueueName
+    resource: Resource
+    before: HostEntitlement | None
+    after: HostEntitlement | None
 
 
 class Converging(Document, frozen=True, omit_defaults=False):
@@ -298,6 +320,7 @@ class Review(Document, frozen=True, omit_defaults=False):
     racks: tuple[RackUse, ...] = ()
     idle: tuple[IdleCatch, ...] = ()
     requeued: tuple[Requeued, ...] = ()
+    host_queues: tuple[HostQueueChange, ...] = ()
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Review"] = "Review"
 

@@ -166,6 +166,7 @@ class _Evictions:
         return (
             victim.spec.queue == preemptor.spec.queue
             or any(entry.max is not None for queue in above for entry in (*queue.quota, *queue.host_quota))
+            or any(entry.per_user is not None for queue in above for entry in queue.host_quota)
             or self._frees_what_may_be_lent(victim)
         )
 
@@ -234,7 +235,11 @@ class _Evictions:
         return "straddle" if worst == "straddles" else "reclaim"
 
     def _inside(self, preemptor: Job) -> bool:
-        """Whether all that a preemptor is promised fits in its queue's guarantee, once those evicted from the queue have left."""
+        """Whether all that a preemptor is promised fits in its queue's guarantee, once those evicted from the queue have left;
+        where it has no GPUs, in what that is guaranteed of CPU and memory.
+        """
+        if not self._promised_to(preemptor.name):
+            return preemptor.name in self.host.inside
         if preemptor.name not in self._known_inside:
             wanted = {
                 QuotaLine(preemptor.spec.queue, gpu_type): gpus

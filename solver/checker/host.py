@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from solver.checker.case import JudgedPlan
+from solver.checker.host_fair import HostFairness, HostLoss, loss_of
 from solver.model.cluster import Node, NodeName
 from solver.model.parts import owner_of
 from solver.model.shape import Shape
@@ -36,7 +37,7 @@ class HostClaims:
             return f"has GPUs, and is evicted for {preemptor.name}, which has none"
         if victim.spec.queue == preemptor.spec.queue:
             return ""
-        if preemptor.name not in self._inside:
+        if preemptor.name not in self.inside and not self._fairness.may_take(preemptor):
             return f"is evicted for {preemptor.name} of another queue, which has no GPUs, and is guaranteed no CPU or memory"
         return ""
 
@@ -44,9 +45,10 @@ class HostClaims:
         """Where a victim stands, once what it holds of CPU and memory is counted; `standing`: by its GPUs."""
         gang = self.case.jobs.get(owner_of(victim.name), victim)
         if not self._has_gpus(gang.placement):
-            if victim.name in self._inside:
+            if victim.name in self.inside:
                 return "inside"
-            return "borrowed" if any(self._gpus_of(task.node) for task in gang.placement) else "inside"
+            is_beside = self._fairness.divides or any(self._gpus_of(task.node) for task in gang.placement)
+            return "borrowed" if is_beside else "inside"
         if standing != "inside" or self._exceeds(preemptor, self.promised(preemptor.name)):
             return standing
         known = self.case.lookup.class_of(victim)
@@ -59,7 +61,10 @@ class HostClaims:
         return step.tasks if step else ()
 
     def findings(self, steps: Mapping[JobName, Evict | Shrink]) -> Iterator[Violation]:
-        """Jobs that ask for more than their GPUs carry: what is beyond is free, or left by others than leave for them."""
+        """Jobs that ask for more than their GPUs carry: what is beyond is free, or left by others than leave for them. And jobs
+        without GPUs that are not inside their guarantees: what others leave for them is fair.
+        """
+        yield from self._fairness.findings(self._for_fair_shares(steps))
         for name, step in sorted(self.case.promises.items()):
             job = self.case.jobs.get(name)
             if job is None or not self._has_gpus(step.tasks) or not self._exceeds(job, step.tasks):
@@ -80,12 +85,28 @@ class HostClaims:
                 if any(more > max(0, left) for more, left in zip(beyond[node], free, strict=True)):
                     yield Violation("S4", name, f"takes more of {node} from jobs without GPUs than its GPUs carry")
 
+    def _for_fair_shares(self, steps: Mapping[JobName, Evict | Shrink]) -> Mapping[JobName, list[HostLoss]]:
+        """What leaves of other queues for jobs without GPUs beyond their guarantees."""
+        found = defaultdict[JobName, list[HostLoss]](list)
+        for name, step in steps.items():
+            to = self.case.jobs.get(step.beneficiary) if step.beneficiary else None
+            if to is None or to.name in self.inside or self._has_gpus(self.promised(to.name)):
+                continue
+            part = self.case.parted.jobs[name]
+            if to.name in self.case.promises and part.spec.queue != to.spec.queue:
+                found[to.name].append(loss_of(part))
+        return found
+
+    @cached_property
+    def _fairness(self) -> HostFairness:
+        return HostFairness(self.case, self._guaranteed)
+
     def _beyond(self, job: Job, task: TaskPlacement) -> Beside:
         (cpu, memory), carried = _beside(job, task), self._carried(task)
         return max(0, cpu - carried[0]), max(0, memory - carried[1])
 
     @cached_property
-    def _inside(self) -> frozenset[JobName]:
+    def inside(self) -> frozenset[JobName]:
         """Jobs without GPUs that lie inside what is guaranteed of CPU and memory at every level, each as a whole.
 
         In line stand first those that run, then those that are promised something.

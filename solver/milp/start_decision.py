@@ -26,8 +26,9 @@ from solver.policy.policy import SolverLimits
 from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import behind_nobody
 from solver.quota.entitlement import QuotaHeadroom, Shares
+from solver.quota.host_guarantees import HeldAlone
 from solver.quota.options import Option
-from solver.quota.users import UserRoom
+from solver.quota.users import UserRoom, beside_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def begin(
     """
     able = able_to_start(candidates, capacity, shares)
     fit = fit_of() if able else None
-    choice = _Choice(able, capacity, shares, limits, greedy(able, capacity.copy(), shares, fit=fit))
+    choice = _Choice(able, capacity, shares, limits, greedy(able, capacity.copy(), shares, fit=fit), fit)
     if optimiser is None or not choice.is_open:
         answer = choice.greedy_answer()
         return PendingDecision(False, lambda: answer)
@@ -90,6 +91,7 @@ class _Choice:
     shares: Shares
     limits: SolverLimits
     first: tuple[JobStart, ...]
+    fit: Fit | None = None
 
     @cached_property
     def sub_layers(self) -> tuple[SubLayer, ...]:
@@ -138,9 +140,10 @@ class _Choice:
 
     def better_of_both(self, found: ByProgram, formulation: Formulation) -> StartDecision:
         """The program's answer, or greedy's."""
-        improved = layer_values(found.starts, self.sub_layers, self.shares)
+        by_program = self._with_work_without_gpus(found.starts)
+        improved = layer_values(by_program, self.sub_layers, self.shares)
         is_better, all_contend = better(improved, self.values), len(self.contending) == len(self.able)
-        values, starts = (improved, found.starts) if is_better else (self.values, self.first)
+        values, starts = (improved, by_program) if is_better else (self.values, self.first)
         known = found if all_contend else found.without_bounds()
         answer = StartDecision(
             starts, self._by("mip" if is_better else "greedy", known), lambda: self._reached(values, known)
@@ -154,6 +157,15 @@ class _Choice:
             return Proof(answer.certificate, program, point_of(starts, of_all, program, self.capacity), self.effort)
 
         return replace(answer, proof=proof)
+
+    def _with_work_without_gpus(self, starts: tuple[JobStart, ...]) -> tuple[JobStart, ...]:
+        """The program's starts; where CPU and memory are divided, of which it knows nothing, greedy has those without GPUs."""
+        if not self.shares.host.fair:
+            return starts
+        room, kept = self.capacity.copy(), tuple(start for start in starts if any(start.charge.values()))
+        for start in kept:
+            room.occupy(start.held)
+        return greedy(self.able, room, self.shares, kept, self.fit)
 
     def _by(self, stage: Stage, found: ByProgram | None = None) -> Certificate:
         """How an answer came about. `found`: what came of the program, if it was run."""
@@ -197,6 +209,7 @@ def able_to_start(
             (not candidate.is_inside_only(option) or _inside(headroom, candidate, option))
             and headroom.allows(spec.queue, option.charge)
             and not users.blocking(job, option.charge)
+            and (any(option.charge.values()) or not shares.host.not_lent(HeldAlone(spec.queue, beside_least(spec))))
             and has_place(candidate, option)
             for option in candidate.options
         )

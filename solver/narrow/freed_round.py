@@ -380,7 +380,7 @@ def _allowed(candidate: StartCandidate, headroom: QuotaHeadroom, users: UserRoom
 def _pass_of(candidate: StartCandidate, option: Option, headroom: QuotaHeadroom) -> int:
     """The first pass of the greedy answer in which it is served so."""
     queue = candidate.job.spec.queue
-    return next(number for number, (eligible, _) in enumerate(PASSES) if eligible(headroom, queue, option.charge))
+    return next(number for number, one in enumerate(PASSES) if one.eligible(headroom, queue, option.charge))
 
 
 def _layer_of(turn: tuple[object, ...]) -> tuple[object, ...]:

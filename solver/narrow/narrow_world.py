@@ -350,7 +350,8 @@ class NarrowWorld:
                 self._has_strangers = True
                 continue
             admission = self.gate.admit(job)
-            self.waiting.add(job, () if admission.holds else admission.options, is_sure=is_sure)
+            known = is_sure and not self._shares_host(job)
+            self.waiting.add(job, () if admission.holds else admission.options, is_sure=known)
         self._unsorted = {}
         shares = with_fair_shares(self.shares, self.capacity, self.waiting.demand())
         self.waiting.sort(shares)
@@ -367,7 +368,7 @@ class NarrowWorld:
             shares,
             self.waiting.lines,
             self.waiting.unsure,
-            None if self.shares.users.host_max else self.freed.types,
+            None if self.shares.users.limits_host else self.freed.types,
             self.held.lower,
             self.holders,
             self.held.growing,
@@ -500,9 +501,17 @@ class NarrowWorld:
         alone = with_manners(Snapshot(Instant(0), (), (job,)), self.policy).jobs[0]
         return self.limits.limited(alone)
 
+    def _shares_host(self, job: Job) -> bool:
+        """Whether its turn depends on how CPU and memory are divided among jobs without GPUs, which complete rounds alone do."""
+        return self.shares.tree.divides_host and not any(group.shape.uses_gpus for group in job.spec.task_groups)
+
     def _may_be_decided(self, job: Job) -> bool:
-        """Whether no order of all jobs of its queue has to be known first, nor a set of nodes that no job was limited to before."""
+        """Whether no order of all jobs of its queue has to be known first, nor a set of nodes that no job was limited to before,
+        nor what others want of CPU and memory.
+        """
         tree, queue = self.shares.tree, job.spec.queue
+        if self._shares_host(job):
+            return False
         if not tree.is_leaf(queue) or any(group.nodes not in {"", *self.room.sets} for group in job.spec.task_groups):
             return False
         return has_known_order(tree, queue) and queue not in self.lines

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from solver.model.cluster import GpuType
 from solver.model.workload import QueueName
+from solver.policy.host_share import Resource, resource_of
 from solver.policy.namespace_rules import NamespaceRules
 from solver.policy.ordering import Ordering
 from solver.policy.policy import Policy, Queue
@@ -76,6 +77,16 @@ class QueueTree:
     def shares_any(self) -> bool:
         """Whether any queue shares a guarantee with those below it."""
         return any(entry.shared for queue in self.by_name.values() for entry in queue.quota)
+
+    @cached_property
+    def host_resources(self) -> tuple[Resource, ...]:
+        """Of CPU and memory those of which some queue says anything."""
+        return tuple(sorted({resource_of(entry) for queue in self.by_name.values() for entry in queue.host_quota}))
+
+    @cached_property
+    def divides_host(self) -> bool:
+        """Whether any queue says anything of CPU or memory: then both are divided among jobs without GPUs."""
+        return bool(self.host_resources)
 
     @cached_property
     def reclaims_by_value(self) -> bool:

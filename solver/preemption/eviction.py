@@ -36,14 +36,14 @@ from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import ConsolidationSearch, Move
 from solver.preemption.fewest import Fewest
 from solver.preemption.givers import Givers, VictimSet
+from solver.preemption.host_claim import HostClaim, alone_among, left_alone
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.preemption.unserved import Alike, Unserved
 from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Charge, charge_of_tasks
 from solver.quota.fairshare import fairer, only_above_shares
-from solver.quota.host_guarantees import HeldAlone
-from solver.quota.users import beside_least
+from solver.quota.host_dues import HostDues
 from solver.quota.vacated import COUNTED, GUARANTEED, Tier, holds_more
 from solver.quota.victims import PreemptorJob, Victim
 
@@ -54,7 +54,8 @@ class Preemptor:
 
     `gone`: jobs that this round has asked to leave, or to shrink. `strictly`: no more GPUs leave for a preemptor than it gets,
     as the program has it wherever that serves it. `displacing`: preemptors that got something though their queue
-    holds more than its share, by lower work, which stands behind them; each with its tier.
+    holds more than its share, by lower work, which stands behind them; each with its tier. `beginning`: what starts on what is free
+    as far as is known.
     """
 
     snapshot: Snapshot
@@ -66,6 +67,8 @@ class Preemptor:
     promises: list[NewNomination] = field(default_factory=list)
     displacing: dict[JobName, Tier] = field(default_factory=dict)
     strictly: bool = False
+    beginning: tuple[JobStart, ...] = ()
+    _host_dues: tuple[tuple[int, int], HostDues] | None = None
     _lent_to: dict[JobName, int] = field(default_factory=dict)
     _unserved: Unserved = field(default_factory=Unserved)
     _refused: bool = False
@@ -170,30 +173,38 @@ class Preemptor:
         return found, claimed
 
     def _serve_without_gpus(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier, alike: Alike) -> None:
-        """Have work leave that has no GPUs either: what is borrowed by others, for a job inside what its queue is guaranteed of CPU
-        and memory; else lower work of its queue, once all who wait for GPUs have been served.
-        """
-        guarantees = self.attempts.evictable.rules.host_guarantees.beside_more(self._promised_without_gpus())
-        is_inside = guarantees.lies_inside(HeldAlone(preemptor.job.spec.queue, beside_least(preemptor.job.spec)))
-        if tier not in COUNTED or is_inside != (tier == "entitled"):
+        """Have work leave that has no GPUs either; what is not for a guarantee once all who wait for GPUs have been served."""
+        claim = HostClaim(self.givers, self.host_dues, preemptor)
+        if tier not in COUNTED or claim.is_inside != (tier == "entitled"):
             return
-        side = self.givers.everybody(preemptor, straddling=False) if is_inside else self.givers.own(preemptor)
         for option in candidate.options:
             request = PlacementRequest(candidate, option, "entitled")
             fits = has_place(seen(self.attempts.soon, candidate.against), candidate.job.spec, option)
-            if fits and self.attempts.is_below_limits(request, {}):
+            if fits and self.attempts.is_below_limits(request, {}) and claim.is_lent:
                 return  # what is free, or will be, is left to all who wait
-            found = Fewest(self.attempts).find_without_gpus(request, side)
-            if found and self._keeps_to_limits(found, preemptor):
-                self.give(found, None)
-                return
+            for side in claim.sides(may_reclaim=self.may_reclaim(preemptor, tier)):
+                found = Fewest(self.attempts).find_without_gpus(request, side)
+                if found and self._keeps_to_limits(found, preemptor) and claim.may(found.victims):
+                    self.give(found, None)
+                    return
         self._unserved.add(candidate, alike, was_refused=False)
 
-    def _promised_without_gpus(self) -> Iterator[HeldAlone]:
-        """What jobs without GPUs were promised in this round."""
-        for promise in self.promises:
-            if not any(promise.start.charge.values()):
-                yield HeldAlone(promise.start.queue, promise.start.beside)
+    def settled_host_dues(self) -> HostDues:
+        """The same beside what was given here alone."""
+        self.beginning, self._host_dues = (), None
+        return self.host_dues
+
+    @property
+    def host_dues(self) -> HostDues:
+        """What jobs without GPUs are due beside what was given here, and what starts in any case."""
+        given = len(self.starts), len(self.promises)
+        if self._host_dues is None or self._host_dues[0] != given:
+            before, done = self.attempts.headroom.shares.host, {start.candidate.job.name for start in self.starts}
+            begin = (start for start in self.beginning if start.candidate.job.name not in done)
+            more = alone_among([*begin, *self.starts, *(promise.start for promise in self.promises)])
+            gone = left_alone(victim for promise in self.promises for victim in promise.victims)
+            self._host_dues = given, before.after(more, gone)
+        return self._host_dues[1]
 
     def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
         """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""
@@ -339,7 +350,7 @@ class Preemptor:
         return [
             request
             for request in inside
-            if any(self.attempts.may(request, side.charges) for side in self._sides(preemptor, tier))
+            if any(self.attempts.may_without(request, side.leaving) for side in self._sides(preemptor, tier))
         ]
 
     def _by_evicting(

@@ -19,7 +19,7 @@ from solver.policy.tree import QueueTree
 from solver.quota.allocation_table import AllocationTable
 from solver.quota.borrowing import borrowing_of
 from solver.quota.entitlement import Shares
-from solver.quota.host_guarantees import HostGuarantees, host_guarantees_of
+from solver.quota.host_division import host_guarantees_of
 from solver.quota.host_shares import HostBorrowing, HostShares
 from solver.quota.victims import (
     BORROWED,
@@ -41,7 +41,7 @@ class EvictionRules:
     `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS;
     work without GPUs is borrowed on nodes that have some, unless it lies inside what is guaranteed of CPU and memory. `ranks`: by
     queue and base priority, the place of that among those of the queue; `rank`: the same by holder. `host`: what is held of CPU
-    and memory beyond what GPUs carry; `host_guarantees`: what is left of both for work without GPUs.
+    and memory beyond what GPUs carry.
     `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these. `staying`: jobs that are not
     to leave. `within`: of queues in which not lower priority alone decides who leaves for whom, what does. `not_for_shares`: queues
     whose work leaves for no fair share of others. `for_guarantees`: queues that take nothing back for fair shares, nor any below.
@@ -56,7 +56,6 @@ class EvictionRules:
     restart_cost: Duration
     precedence: Precedence
     host: HostBorrowing
-    host_guarantees: HostGuarantees
     without: frozenset[str] = frozenset()
     staying: frozenset[JobName] = frozenset()
     within: Mapping[QueueName, PreemptWithin] = field(default_factory=dict)
@@ -71,15 +70,15 @@ class EvictionRules:
         restart_cost = policy.scheduling.evictions.restart_cost
         standing = borrowing_of(allocations, shares).max(axis=1, initial=BORROWED)
         carried = HostShares.of(snapshot.nodes, policy.scheduling.host_share)
-        host = HostBorrowing.of(allocations, carried, kept)
+        host = HostBorrowing.of(allocations, carried, kept, divided=shares.tree.divides_host)
         standing[~allocations.leave[allocations.base].astype(bool)] = INSIDE
         standing[host.alone] = BORROWED
-        inside, host_guarantees = host_guarantees_of(snapshot, allocations, shares.tree)
+        inside, _ = host_guarantees_of(snapshot, allocations, shares.tree)
         standing[sorted(inside)] = INSIDE
         precedence = shares.precedence
         return cls(
             *(snapshot.time, shares.tree, allocations, standing, ranks, rank),
-            *(restart_cost, precedence, host, host_guarantees),
+            *(restart_cost, precedence, host),
             within=_said_within(shares.tree),
             not_for_shares=_not_for_shares(shares.tree),
             for_guarantees=_for_guarantees(policy, shares.tree),

@@ -17,6 +17,7 @@ from solver.policy.type_weights import TypeWeights
 from solver.quota.dominance import ClusterTotals
 from solver.quota.guarantees import common_limits, guarantees
 from solver.quota.held_use import NEVER, HeldByLines, HeldUse
+from solver.quota.host_dues import HostDues
 from solver.quota.lending import Lending, Weights, lending_of
 from solver.quota.usage import gpus_of_users, gpus_on_average
 from solver.quota.users import UserCaps, UserLine, user_caps_of
@@ -41,7 +42,8 @@ class Shares:
     may be claimed of guarantees that queues share with those below them, and `inside_common` what is held inside that; empty where
     none is shared. `cluster`: what dominant shares are shares of. `fair` depends on demand and is added once that is known
     (quota/fairshare), with `inside_fair`, the part of the use inside fair shares. `precedence`: who comes first in queues that go
-    by cost. `lending`: what is kept back for its owners. `served`: who gets what can't be divided.
+    by cost. `lending`: what is kept back for its owners. `served`: who gets what can't be divided. `host`: what jobs without GPUs
+    are due of CPU and memory, once it is known who waits.
     """
 
     tree: QueueTree
@@ -58,6 +60,7 @@ class Shares:
     served: Mapping[QueueName, ServedOrder] = field(default_factory=dict)
     common: Mapping[QuotaLine, int] = field(default_factory=dict)
     inside_common: Mapping[QuotaLine, int] = field(default_factory=dict)
+    host: HostDues = field(default_factory=HostDues)
 
     def holding(self, used: Mapping[QuotaLine, int]) -> Shares:
         """The same shares under another use."""

@@ -6,13 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import QueueName
 from solver.policy.host_share import Resource
 from solver.policy.tree import QueueTree
-from solver.quota.allocation_table import AllocationTable
 from solver.quota.dominance import HostUse
-from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import HostLine
 
 RESOURCES: tuple[Resource, ...] = ("cpu", "memory")
@@ -90,32 +87,3 @@ class HostGuarantees:
         amounts = ((resource, getattr(held.beside, resource)) for resource in RESOURCES)
         asked = [(resource, int(amount)) for resource, amount in amounts if amount]
         return [(HostLine(queue, r), amount) for queue in self.tree.path(held.queue) for r, amount in asked]
-
-
-def host_guarantees_of(
-    snapshot: Snapshot, allocations: AllocationTable, tree: QueueTree
-) -> tuple[frozenset[int], HostGuarantees]:
-    """The running jobs without GPUs, by number, that lie inside what is guaranteed of CPU and memory; and what is left of that."""
-    guarantees = HostGuarantees.of(tree)
-    if not guarantees.guaranteed:
-        return frozenset(), guarantees
-    alone = [n for n in range(len(allocations.holders)) if not allocations.leave[allocations.base[n]]]
-    # Those that begin, or were promised something, keep it.
-    known = set(allocations.of_gang)
-    for job, tasks in charged(snapshot):
-        if job.name not in known and tasks and not any(task.gpus for task in tasks):
-            shapes = {group.name: group.shape for group in job.spec.task_groups}
-            beside = sum_of(shapes[task.group] for task in tasks if task.group in shapes)
-            guarantees = guarantees.beside_more([HeldAlone(job.spec.queue, beside)])
-
-    def place(number: int) -> tuple[bool, int, int, str, int]:
-        holder = allocations.holders[number]
-        known = holder.priority_class
-        started = holder.job.started_at or 0
-        return known.preemptible, -known.value, started, allocations.holders[allocations.base[number]].job.name, number
-
-    alone.sort(key=place)
-    jobs = [allocations.holders[number].job for number in alone]
-    held = [HeldAlone(job.spec.queue, sum_of(shape for _, shape in tasks_with_shapes(job))) for job in jobs]
-    stays, left = guarantees.those_inside(held)
-    return frozenset(number for number, stay in zip(alone, stays, strict=True) if stay), left

@@ -122,22 +122,25 @@ class HostBorrowing:
     milli: Ints
 
     @classmethod
-    def of(cls, allocations: AllocationTable, shares: HostShares, kept: RoundCache | None = None) -> HostBorrowing:
-        """What these hold."""
+    def of(
+        cls, allocations: AllocationTable, shares: HostShares, kept: RoundCache | None = None, *, divided: bool = False
+    ) -> HostBorrowing:
+        """What these hold. `divided`: CPU and memory are divided among jobs without GPUs, on whatever nodes."""
         kept = RoundCache() if kept is None else kept
         columns: KeptColumns[HeldGang] = kept.lasting("held beside GPUs", lambda: KeptColumns(3))
-        found = columns.of(allocations.gangs, lambda gang: _held_beside(gang, shares), shares.by_pool, shares.pool_of)
+        basis = shares.by_pool, shares.pool_of, divided
+        found = columns.of(allocations.gangs, lambda gang: _held_beside(gang, shares, divided=divided), *basis)
         alone, exceeds, milli = found.columns
         return cls(shares, alone.astype(bool), exceeds.astype(bool), milli)
 
 
-def _held_beside(gang: HeldGang, shares: HostShares) -> tuple[HeldBeside, ...]:
+def _held_beside(gang: HeldGang, shares: HostShares, *, divided: bool) -> tuple[HeldBeside, ...]:
     """By each part of a gang."""
     if any(holder.gpus for holder in gang.holders):
         exceeds = shares.exceeds(holder.job for holder in gang.holders)
         parts = [exceeds and shares.exceeds((holder.job,)) for holder in gang.holders]
         return tuple(HeldBeside(False, part, int(of.gpus)) for part, of in zip(parts, gang.holders, strict=True))
-    beside = [shares.is_beside_gpus(holder.job) for holder in gang.holders]
+    beside = [divided or shares.is_beside_gpus(holder.job) for holder in gang.holders]
     # The whole of a job yields where any of it is beside GPUs.
     return tuple(
         HeldBeside(any(beside), False, max(1, shares.in_gpus(holder.job)) if any(beside) else 0)

@@ -46,6 +46,7 @@ from solver.queueing.rotation import with_precedence
 from solver.queueing.user_reclaim import with_user_reclaim
 from solver.quota.entitlement import Shares, shares_of, with_past_use, with_type_weights
 from solver.quota.fairshare import demand_of, with_fair_shares
+from solver.quota.host_division import with_host_dues
 from solver.quota.lending import live_gpus
 from solver.quota.options import Option
 from solver.round.admission import Admission, Emptied, Gate
@@ -306,6 +307,7 @@ def standing(
     # What a job was promised counts as held already.
     waiting = competing(snapshot, admissions, {intent.job for intent in snapshot.in_flight.nominations})
     shares = with_fair_shares(shares, live_gpus(snapshot, kept), demand_of(waiting))
+    shares = with_host_dues(shares, snapshot, policy, waiting, kept)
     shares = with_precedence(shares, snapshot, policy, waiting)
     return with_user_reclaim(shares, snapshot, policy, waiting), admissions
 

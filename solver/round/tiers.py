@@ -225,6 +225,7 @@ class RoundState:
         """
         started = _names_of(answer.starts)
         making, covered = self._by_program(tier, answer)
+        making.beginning = answer.starts
         inside = {
             start.candidate.job.name: start for start in inside_tier(answer.starts, tier, QuotaHeadroom(self.shares))
         }
@@ -534,7 +535,7 @@ def _promised_before(snapshot: Snapshot) -> Iterator[tuple[QueueName, Charge]]:
 
 def _needed(this: RoundState, answer: StartDecision) -> tuple[NewNomination, ...]:
     """The promises without jobs that need not leave for them any more; below a max of CPU or memory all that leave are needed."""
-    if this.by_program or this.ground.shares.users.host_max:
+    if this.by_program or this.ground.shares.users.limits_host:
         return tuple(this.promises)
     left = this.soon.copy()
     for start in answer.starts:
@@ -568,13 +569,13 @@ def _charges(promises: Iterable[NewNomination]) -> Iterator[tuple[QueueName, Cha
 def _less_beside(shares: Shares, promises: Iterable[NewNomination]) -> Shares:
     """The shares without what victims hold of CPU and memory below a max of either, and of queues that users share."""
     caps = shares.users
-    if not caps.host_max and not caps.sharing:
+    if not caps.limits_host and not caps.sharing:
         return shares
     used = Counter(caps.used)
     for victim in (victim for promise in promises for victim in promise.victims):
         job, charge = victim.holder.job, victim.holder.charge
         beside = sum_of(shape for _, shape in tasks_with_shapes(job))
-        for line, amount in caps.host_charges(job.spec.queue, beside):
+        for line, amount in caps.host_charges(job.spec.queue, job.user, beside):
             used[line] -= amount
         for of_user in caps.uncapped(job, charge):
             used[of_user] -= charge[of_user.gpu_type]
@@ -593,7 +594,8 @@ def inside_tier(starts: Iterable[JobStart], tier: Tier, headroom: QuotaHeadroom)
 def shares_after(making: Preemptor) -> Shares:
     """The shares once victims have left and preemptors have come."""
     given = making.attempts
-    return _less_beside(_with_more(given.headroom.shares, given.headroom, given.users), making.promises)
+    shares = replace(given.headroom.shares, host=making.settled_host_dues())
+    return _less_beside(_with_more(shares, given.headroom, given.users), making.promises)
 
 
 def _with_more(shares: Shares, headroom: QuotaHeadroom, users: UserRoom) -> Shares:

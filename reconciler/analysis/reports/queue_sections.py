@@ -14,6 +14,8 @@ from reconciler.model.review_findings import (
     Entitlement,
     FieldChange,
     Fragments,
+    HostEntitlement,
+    HostQueueChange,
     QueueChange,
     QueueWaits,
     Review,
@@ -25,6 +27,8 @@ from solver.plan.reason import count
 
 _WEIGHT = re.compile(r"users\.weights\[(?P<user>.+)\]")
 _QUOTA = re.compile(r"quota\[(?P<type>.+)\]\.(?P<part>guaranteed|max|perUser|lendable)")
+_HOST_QUOTA = re.compile(r"hostQuota\[(?P<type>cpu|memory)\]\.(?P<part>guaranteed|max|perUser|lendable)")
+_HOST_UNITS = {"cpu": "CPU cores", "memory": "memory"}
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BRACKETS = re.compile(r"(\[.*?\])")
 
@@ -77,10 +81,10 @@ def _unit(change: FieldChange, value: str) -> str:
 
 def _field_words(field: str) -> tuple[str, str]:
     """A field in words, and what stands behind its value; what is in brackets are names, and stays as it is."""
-    quota = _QUOTA.fullmatch(field)
+    quota = _QUOTA.fullmatch(field) or _HOST_QUOTA.fullmatch(field)
     if quota:
         part = "at most per user" if quota["part"] == "perUser" else quota["part"]
-        return part, quota["type"]
+        return part, _HOST_UNITS.get(quota["type"], quota["type"])
     if weight := _WEIGHT.fullmatch(field):
         return f"weight of user {weight['user']}", ""
     parts = _BRACKETS.split(field)
@@ -137,6 +141,8 @@ def queue_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
     """Entitlement and use, and how long each queue's jobs have still to wait."""
     if found.queues:
         yield _numbers(QUEUES_TITLE, [_queue_row(queue, paths) for queue in found.queues], 2, _QUEUES)
+    if found.host_queues:
+        yield _numbers("Queues: CPU and memory", [_host_row(queue, paths) for queue in found.host_queues], 2, _HOST)
     if found.waits:
         yield from _waits_section(found.waits, paths)
 
@@ -144,6 +150,7 @@ def queue_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:
 QUEUES_TITLE = "Queues: entitlement and use"
 """What has bars of these figures leaves this section out."""
 _QUEUES = ("Queue", "GPU type", "Guaranteed", "Fair share", "Max", "Used")
+_HOST = ("Queue", "Resource", "Guaranteed", "Fair share", "Max", "Used")
 _WAITS = ("Queue", "Waiting", "Start within the horizon", "Start (p50)", "Start (p90)")
 _FRAGMENTS = ("GPU type", "Free", "Free and of no use to known shapes")
 
@@ -172,6 +179,15 @@ def _queue_row(change: QueueChange, paths: Paths) -> tuple[Words, ...]:
     fields = ("guaranteed", "fair_share", "max", "used")
     numbers = (_compared(_amount(change.before, field), _amount(change.after, field)) for field in fields)
     return (UntrustedText(paths.path(change.queue)),), (UntrustedText(change.gpu_type),), *numbers
+
+
+def _host_row(change: HostQueueChange, paths: Paths) -> tuple[Words, ...]:
+    def told(side: HostEntitlement | None, field: str) -> str:
+        return "none" if side is None else str(getattr(side, field) or "no limit")
+
+    fields = ("guaranteed", "fair_share", "max", "used")
+    numbers = (_compared(told(change.before, field), told(change.after, field)) for field in fields)
+    return (UntrustedText(paths.path(change.queue)),), (change.resource,), *numbers
 
 
 def _amount(entitlement: Entitlement | None, field: str) -> str:

@@ -13,7 +13,7 @@ from reconciler.gitops.review.idle import idle_catches
 from reconciler.gitops.review.jobs import job_changes, unrestartable_jobs
 from reconciler.gitops.review.meaning import document_changes, meaning_of
 from reconciler.gitops.review.queue_names import requeued_jobs
-from reconciler.gitops.review.queues import converging_limits, queue_changes, queue_waits
+from reconciler.gitops.review.queues import converging_limits, host_queue_changes, queue_changes, queue_waits
 from reconciler.gitops.review.side import Played, ReviewSide, play
 from reconciler.model.review_findings import Ahead, Review, RevisionReviewed
 from solver.milp.optimiser import Optimiser
@@ -46,6 +46,7 @@ def review(snapshot: Snapshot, base: ReviewSide, head: ReviewSide, optimiser: Op
         racks=tuple(rack_uses(before, after)),
         idle=tuple(idle_catches(snapshot, base.compiled, head.compiled)),
         requeued=tuple(requeued_jobs(snapshot, before.policy, after.policy)),
+        host_queues=tuple(host_queue_changes(before, after)),
     )
     there = (before.snapshot.nodes, after.snapshot.nodes) if snapshot.inventory == "reported" else None
     return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found, there))

@@ -18,6 +18,7 @@ from solver.model.amounts import amount_in_words
 from solver.model.cluster import Node
 from solver.model.document import digest, to_builtins
 from solver.model.quantities import Memory
+from solver.policy.host_share import resource_of
 from solver.policy.reservation import DeclaredReservation
 
 Fields = Mapping[str, str]
@@ -59,6 +60,7 @@ def _lines_of(document: str, *revisions: Compiled) -> Fields:
     kind, _, name = document.partition(" ")
     queues = [queue for revision in revisions if kind == "Queue" and (queue := revision.policy.queue(name))]
     quotas = {f"quota[{entry.gpu_type}]": entry.origin for queue in queues for entry in queue.quota}
+    quotas |= {f"hostQuota[{resource_of(entry)}]": entry.origin for queue in queues for entry in queue.host_quota}
     listed = (entry for queue in queues for entry in queue.access.namespaces)
     return quotas | {f"access.namespaces[{entry.title}]": entry.origin for entry in listed}
 
@@ -120,14 +122,16 @@ def flat(value: Any, path: str = "") -> dict[str, str]:
 _LISTED: Final = "listed"
 _BY_NAME: Final = ("users.weights",)
 """Fields whose keys are names that people give."""
-_NOT_MEANING = ("name", "origin", "gpuType", "selector")
+_NOT_MEANING = ("name", "origin", "gpuType", "resource", "selector")
 """What a document or an entry is called, and where it stands."""
 
 
 def _name_of(entry: Any, number: int) -> str:
     if isinstance(entry, dict) and "selector" in entry:
         return ",".join(sorted(f"{key}={value}" for key, value in entry["selector"]["matchLabels"].items()))
-    return str(entry.get("gpuType", entry.get("name", number))) if isinstance(entry, dict) else str(number)
+    if not isinstance(entry, dict):
+        return str(number)
+    return str(next((entry[key] for key in ("gpuType", "resource", "name") if key in entry), number))
 
 
 def _field_changes(before: Fields, after: Fields, lines: Fields) -> Iterator[FieldChange]:

@@ -7,13 +7,23 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from reconciler.gitops.review.side import Played
-from reconciler.model.review_findings import Converging, Entitlement, QueueChange, QueueWaits
+from reconciler.model.queue_line import amount_text
+from reconciler.model.review_findings import (
+    Converging,
+    Entitlement,
+    HostEntitlement,
+    HostQueueChange,
+    QueueChange,
+    QueueWaits,
+)
 from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.policy.tree import QuotaLine
 from solver.preemption.departures import convergence_of
 from solver.quota.entitlement import gpus_by_type, use_by_line
+from solver.quota.host_division import host_use_by_line
+from solver.quota.users import HostLine
 
 MS_PER_SECOND = 1000
 
@@ -41,9 +51,40 @@ def _entitlements(side: Played) -> dict[QuotaLine, Entitlement]:
     }
 
 
+def host_queue_changes(base: Played, head: Played) -> Iterator[HostQueueChange]:
+    """Queues of which anything differs of CPU or memory, in order."""
+    before, after = _host_entitlements(base), _host_entitlements(head)
+    for line in sorted(before.keys() | after.keys()):
+        old, new = before.get(line), after.get(line)
+        if old != new:
+            yield HostQueueChange(line.queue, line.resource, old, new)
+
+
+def _host_entitlements(side: Played) -> dict[HostLine, HostEntitlement]:
+    """Of CPU and memory that of which some queue says anything."""
+    tree, dues = side.shares.tree, side.shares.host
+    used = host_use_by_line(side.ahead.after, tree)
+    lines = [HostLine(name, resource) for name in tree.by_name for resource in tree.host_resources]
+
+    def entitlement(line: HostLine) -> HostEntitlement:
+        queue_max = side.shares.users.host_max.get(line)
+        return HostEntitlement(
+            amount_text(line.resource, dues.guarantees.guaranteed.get(line, 0)),
+            amount_text(line.resource, dues.fair.get(line, 0)),
+            None if queue_max is None else amount_text(line.resource, queue_max),
+            amount_text(line.resource, used[line]),
+        )
+
+    return {line: entitlement(line) for line in lines}
+
+
 def converging_limits(head: Played) -> Iterator[Converging]:
     """The limits of the head that are below what their queues hold."""
-    deadlines = {QuotaLine(clock.queue, clock.gpu_type): clock.deadline for clock in reversed(head.ahead.clocks)}
+    deadlines = {
+        QuotaLine(clock.queue, clock.gpu_type): clock.deadline
+        for clock in reversed(head.ahead.clocks)
+        if clock.resource is None
+    }
     for line, over in sorted(head.ahead.over.items()):
         yield Converging(
             line.queue,

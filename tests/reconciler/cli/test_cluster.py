@@ -22,6 +22,7 @@ from solver.model.cluster import MigInstance, Node
 from solver.model.document import decode
 from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
+from solver.policy.host_share import CpuQuota
 from solver.policy.policy import policy_of
 from solver.policy.user_shares import UserShares
 from solver.round.solve import solve
@@ -39,6 +40,12 @@ USERS = (
     "user (none) H100 1 0 4 0.0",
     "user ada (weight 3) H100 5 5 4 0.0",
 )
+HOST = """
+QUEUE    RESOURCE  GUARANTEED  MAX  FAIR SHARE  USED  WITHOUT GPUS  BORROWED  WAITING
+org      cpu                8   64           0     0             0         0        0
+  other  cpu                8   64           0     0             0         0        0
+  team   cpu                8   64           0     0             0         0        0
+"""
 NODES_SHOWN = """\
 NODE  POOL  GPU TYPE  GPUS   CPU   MEMORY  STATE  JOBS
 n1    pool  H100       4/4  0/64  0/256Gi  ready  llama
@@ -109,6 +116,18 @@ def test_users_that_share_a_queue_stand_below_it(quorate: Quorate, site: Site) -
         ("ada", 3, 5, 5),
     ]
     assert json.loads(quorate("queues", "-o", "json").out)["items"][-1]["users"] == []
+
+
+def test_cpu_and_memory_stand_below_the_queues_where_one_has_a_quota_of_them(quorate: Quorate, site: Site) -> None:
+    queues = tuple(
+        msgspec.structs.replace(q, host_quota=(CpuQuota(Cpu(8000), Cpu(64_000)),)) for q in site.policy.queues
+    )
+    site.policy = msgspec.structs.replace(site.policy, queues=queues)
+    shown = quorate("queues").out
+    assert shown.startswith(QUEUES)
+    assert shown.removeprefix(QUEUES) == HOST
+    (org, *_) = json.loads(quorate("queues", "-o", "json").out)["items"]
+    assert org["host"][0]["max"] == "64"
 
 
 def test_rounds_are_listed_and_one_is_told(quorate: Quorate, site: Site) -> None:
