@@ -18,6 +18,7 @@ from solver.model.workload import Job
 from solver.policy.policy import Policy, Queue
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import weights_of
+from solver.policy.windows import policy_at
 from solver.quota.options import options_of
 from solver.round.solve import standing
 
@@ -75,6 +76,7 @@ def _told_of(awaited: QueueUses) -> tuple[QueueUse, ...] | None:
 
 def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = None) -> Iterator[tuple[Queue, QueueUse]]:
     """Of every queue of the policy, in its order. `kept`: what was worked out for snapshots before."""
+    git, policy = policy, policy_at(policy, snapshot.time)
     tree = QueueTree.of(policy)
     shares, _ = standing(snapshot, policy, kept)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
@@ -98,8 +100,8 @@ def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = Non
         )
 
     jobs = Counter((queue, job.phase == "pending") for job in snapshot.jobs for queue in tree.path(job.spec.queue))
-    for queue in policy.queues:
-        gpus = tuple(line(queue, gpu_type) for gpu_type in gpu_types)
+    for queue, now in zip(git.queues, policy.queues, strict=True):
+        gpus = tuple(line(now, gpu_type) for gpu_type in gpu_types)
         yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus)
 
 

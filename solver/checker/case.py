@@ -14,6 +14,7 @@ from typing import Final, Self, TypeVar, cast
 
 from solver.checker.dues import common_lines, guaranteed_lines
 from solver.checker.parts import Parted, parted
+from solver.checker.policy_in_force import policy_in_force
 from solver.checker.policy_index import PolicyIndex
 from solver.checker.run_times import Lives, lives_of
 from solver.model.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
@@ -25,7 +26,6 @@ from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink, Step, Verdict, Withdraw
 from solver.policy.policy import Policy
 from solver.policy.tree import QuotaLine
-from solver.policy.windows import policy_at
 
 Kind = TypeVar("Kind", bound=Step)
 Part = TypeVar("Part")
@@ -129,7 +129,7 @@ class JudgedPlan:
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, plan: Plan) -> Self:
         """A plan for a snapshot under a policy."""
-        return cls(snapshot, plan, NodeIndex.latest(snapshot.nodes), PolicyIndex(policy_at(policy, snapshot.time)))
+        return cls(snapshot, plan, NodeIndex.latest(snapshot.nodes), PolicyIndex(policy_in_force(policy, snapshot.time)))
 
     @property
     def policy(self) -> Policy:
