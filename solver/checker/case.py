@@ -23,7 +23,8 @@ from solver.model.kept_columns import KeptValues
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink, Step, Verdict, Withdraw
+from solver.plan.plan import Bind, Evict, Inadmissible, Nominate, Plan, Shrink, Step, Verdict, Waits, Withdraw
+from solver.plan.reasons import QuotaChanges
 from solver.policy.policy import Policy
 from solver.policy.tree import QuotaLine
 
@@ -145,6 +146,16 @@ class JudgedPlan:
     def pending(self) -> tuple[Job, ...]:
         """Who holds nothing and wants to start."""
         return self.snapshot.pending
+
+    @cached_property
+    def refused(self) -> frozenset[JobName]:
+        """Who could not start however much were free, as the plan says: for ever, or until another quota holds."""
+        for_now = (
+            verdict.job
+            for verdict in self.verdicts(Waits)
+            if any(isinstance(reason, QuotaChanges) and reason.refused for reason in verdict.reasons)
+        )
+        return frozenset({*for_now, *(verdict.job for verdict in self.verdicts(Inadmissible))})
 
     @cached_property
     def held(self) -> dict[JobName, Charge]:

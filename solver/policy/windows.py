@@ -59,6 +59,18 @@ def policies_ahead(policy: Policy) -> tuple[tuple[Instant, Policy], ...]:
     return tuple((at, _changed(policy, at)) for at in instants)
 
 
+def kinds_ahead(policy: Policy) -> tuple[tuple[Instant, Policy], ...]:
+    """Of what a policy that stands at an instant is to be each kind once, from when it is so first."""
+    now, kinds = [(queue.quota, queue.weight) for queue in policy.queues], list[tuple[Instant, Policy]]()
+    seen = [now]
+    for at, then in policies_ahead(policy):
+        kind = [(queue.quota, queue.weight) for queue in then.queues]
+        if kind not in seen:
+            seen.append(kind)
+            kinds.append((at, then))
+    return tuple(kinds)
+
+
 CHANGES_MAX = 40
 """So many changes of quota a forecast looks ahead: two a day are fourteen in a week."""
 

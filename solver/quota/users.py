@@ -92,12 +92,7 @@ def beside_least(spec: JobSpec) -> HostUse:
 
 def user_caps_of(snapshot: Snapshot, tree: QueueTree) -> UserCaps:
     """The caps of a policy, and what running jobs hold against them."""
-    cap = {
-        (queue.name, entry.gpu_type): entry.per_user
-        for queue in tree.by_name.values()
-        for entry in queue.quota
-        if entry.per_user is not None
-    }
+    cap = _caps(tree)
     host_max = {
         HostLine(queue.name, resource_of(entry)): int(entry.max)
         for queue in tree.by_name.values()
@@ -109,6 +104,26 @@ def user_caps_of(snapshot: Snapshot, tree: QueueTree) -> UserCaps:
     for line, amount in _host_use(snapshot, caps) if host_max else ():
         used[line] = used.get(line, 0) + amount
     return caps
+
+
+def under_tree(caps: UserCaps, tree: QueueTree, held: Iterable[tuple[Job, Mapping[GpuType, int]]]) -> UserCaps:
+    """The caps of a tree with another quota of GPUs, and what is held against them; CPU and memory are as before."""
+    used: dict[CapLine, int] = {line: milli for line, milli in caps.used.items() if isinstance(line, HostLine)}
+    changed = UserCaps(tree, _caps(tree), used, caps.host_max)
+    for job, charge in held if changed.cap else ():
+        for line in changed.lines(job, charge):
+            used[line] = used.get(line, 0) + charge[line.gpu_type]
+    return changed
+
+
+def _caps(tree: QueueTree) -> dict[tuple[QueueName, GpuType], int]:
+    """What each single user may hold, by queue and type."""
+    return {
+        (queue.name, entry.gpu_type): entry.per_user
+        for queue in tree.by_name.values()
+        for entry in queue.quota
+        if entry.per_user is not None
+    }
 
 
 def _use_by_user(snapshot: Snapshot, tree: QueueTree) -> dict[UserLine, int]:

@@ -38,6 +38,7 @@ from solver.quota.options import Option
 from solver.quota.users import HostLine, UserLine, UserRoom, beside_least
 from solver.round.admission import Admission
 from solver.round.guarantees import entitled_first, fragmented, host_max, not_lent, with_share
+from solver.round.quota_changes import QuotaAhead
 from solver.round.shortage import Shortage
 
 AHEAD_NAMED_MAX = 3  # in an `outranked` reason; the rest are counted
@@ -62,6 +63,7 @@ class Waiting:
     _lines: Lines = field(init=False)
     _room: Shortage = field(init=False)
     _carried: HostShares = field(init=False)
+    _ahead: QuotaAhead = field(init=False)
     _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _lacking: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
@@ -75,6 +77,7 @@ class Waiting:
         self._users = UserRoom(self.shares.users)
         self._lines, self._room = Lines(self.candidates), Shortage(self.after)
         self._carried = HostShares.of(self.after.nodes, self.policy.scheduling.host_share)
+        self._ahead = QuotaAhead(self.policy, self._headroom)
         for number, start in enumerate(self.starts):
             self._starts_of_queue[start.queue].add(number)
             for gpu_type in start.charge:
@@ -116,6 +119,7 @@ class Waiting:
             yield from fragmented(candidate, constraints, self._headroom)
         yield from with_share(candidate, constraints, self._headroom, self._carried)
         yield from entitled_first(candidate, constraints, self._headroom)
+        yield from self._ahead.of(candidate)
 
     def _constraints(
         self,

@@ -48,7 +48,8 @@ class GreedyRounds:
         world.reservations = {known.holder: known for known in reserved if known.holder in names}
         opens = {fallback_opens(candidate.job, policy) for candidate in waiting}
         over = {known.until for known in world.declared if known.until is not None}
-        world.openings = sorted(at for at in opens | over if at > snapshot.time)
+        quotas = set(world.expect_changes(snapshot.time.after(policy.scheduling.eta_horizon)))
+        world.openings = sorted(at for at in opens | over | quotas if at > snapshot.time)
         return cls(world, room, set(world.holders))
 
     def rounds(self, instants: Iterable[Instant]) -> Iterator[tuple[Instant, tuple[JobStart, ...]]]:
