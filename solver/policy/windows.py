@@ -161,13 +161,12 @@ ROW_FIELDS = ("guaranteed", "max", "per_user", "lendable")
 
 
 def _changed(policy: Policy, at: Instant) -> Policy:
-    """What a policy that stands at an instant is by another."""
+    """What a policy that stands at an instant is by another, without what follows that."""
 
     def changed(queue: Queue) -> Queue:
-        change = next((one for one in reversed(queue.ahead) if one.at <= at), None)
-        left = tuple(one for one in queue.ahead if one.at > at)
-        if change is None:
+        if not queue.ahead:
             return queue
-        return msgspec.structs.replace(queue, quota=change.quota, weight=change.weight, ahead=left)
+        change = next((one for one in reversed(queue.ahead) if one.at <= at), None) or QuotaChange(at, queue.quota, queue.weight)
+        return msgspec.structs.replace(queue, quota=change.quota, weight=change.weight, ahead=())
 
     return msgspec.structs.replace(policy, queues=tuple(map(changed, policy.queues)))
