@@ -18,7 +18,7 @@ from reconciler.model.health_record import PartHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobState
 from reconciler.model.problem import Problem
-from reconciler.model.queue_line import QueueLine
+from reconciler.model.queue_line import HoursInForce, QueueLine
 from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Activity, Epoch
 from reconciler.protocols.history import Event
@@ -128,7 +128,8 @@ class Why(Payload, frozen=True, kw_only=True):
 class QueueView(Document, frozen=True, omit_defaults=False):
     """One queue: its place in the tree, its jobs, and its GPUs with those of the queues below it. `hold`: one by hand.
 
-    `use`: what is known of the use of the GPUs that it and those below it hold.
+    `use`: what is known of the use of the GPUs that it and those below it hold. `hours`: which hours of its quota are open, and
+    until when; null: it has none.
     """
 
     name: QueueName
@@ -139,6 +140,7 @@ class QueueView(Document, frozen=True, omit_defaults=False):
     gpus: tuple[QueueLine, ...]
     hold: Intervention | None = None
     use: tuple[GpuUtilisation, ...] = ()
+    hours: HoursInForce | None = None
 
 
 class QueueList(Payload, frozen=True, kw_only=True):

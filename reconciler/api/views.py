@@ -250,6 +250,7 @@ def queue_views(
             gpus=use.gpus,
             hold=holds.get(queue.name),
             use=below.get(queue.name, ()),
+            hours=use.hours,
         )
         for queue, use in uses
     )

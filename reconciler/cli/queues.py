@@ -40,7 +40,7 @@ def queues(output: str, server: str | None) -> None:
 
     LENDABLE is what other queues may borrow of the guarantee. BORROWED is what the queue uses above it. WAITING is what its pending
     jobs ask for of their first choice. ACTIVE is how active its GPUs are, as far as that is measured. PAST GPU-HOURS is decayed
-    past use, if the policy states a usageHalfLife. Below stand the budgets.
+    past use, if the policy states a usageHalfLife. Below stand the hours of quota that are open, and the budgets.
     """
     with api_client(server) as client:
         found = client.queues()
@@ -49,6 +49,9 @@ def queues(output: str, server: str | None) -> None:
     else:
         rows = [row for depth, queue in _in_tree_order(found.items) for row in _rows(depth, queue)]
         print_table(_HEADINGS, rows, right=set(_HEADINGS) - {"QUEUE", "GPU TYPE"}, spare=_SPARE)
+        for queue in found.items:
+            if queue.hours is not None:
+                click.echo(printable(f"queue {queue.name}: {queue.hours}"))
         for queue in found.items:
             if queue.hold is not None:
                 click.echo(printable(f"queue {queue.name}: hold {by_whom(queue.hold)}"))

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Final, NamedTuple
 
-from reconciler.model.queue_line import QueueLine
+from reconciler.model.queue_line import HoursInForce, QueueLine
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
@@ -24,11 +24,15 @@ from solver.round.solve import standing
 
 
 class QueueUse(NamedTuple):
-    """Jobs and GPUs of a queue, with those of the queues below it; a line for each GPU type of the cluster, sorted."""
+    """Jobs and GPUs of a queue, with those of the queues below it; a line for each GPU type of the cluster, sorted.
+
+    `hours`: which hours of its quota are open, and when that changes; None: it has none.
+    """
 
     running: int
     pending: int
     gpus: tuple[QueueLine, ...]
+    hours: HoursInForce | None = None
 
 
 AWAITED_S: Final = 2.0
@@ -60,7 +64,7 @@ class LatestQueueUses:
                 return latest[2]
             told = _told_of(awaited) if awaited is not None else None
             if told is not None:
-                found = tuple(zip(policy.queues, told, strict=True))
+                found = tuple(zip(policy_at(policy, snapshot.time).queues, told, strict=True))
             else:
                 found = tuple(queue_uses(snapshot, policy, self._kept))
             self._latest = snapshot, policy, found
@@ -75,8 +79,8 @@ def _told_of(awaited: QueueUses) -> tuple[QueueUse, ...] | None:
 
 
 def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = None) -> Iterator[tuple[Queue, QueueUse]]:
-    """Of every queue of the policy, in its order. `kept`: what was worked out for snapshots before."""
-    git, policy = policy, policy_at(policy, snapshot.time)
+    """Of every queue of the policy, as it stands by then, in its order. `kept`: what was worked out for snapshots before."""
+    policy = policy_at(policy, snapshot.time)
     tree = QueueTree.of(policy)
     shares, _ = standing(snapshot, policy, kept)
     gpu_types = tuple(sorted({node.gpu_type for node in snapshot.nodes if node.gpus}))
@@ -100,9 +104,17 @@ def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = Non
         )
 
     jobs = Counter((queue, job.phase == "pending") for job in snapshot.jobs for queue in tree.path(job.spec.queue))
-    for queue, now in zip(git.queues, policy.queues, strict=True):
-        gpus = tuple(line(now, gpu_type) for gpu_type in gpu_types)
-        yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus)
+    for queue in policy.queues:
+        gpus = tuple(line(queue, gpu_type) for gpu_type in gpu_types)
+        yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus, _hours_of(queue))
+
+
+def _hours_of(queue: Queue) -> HoursInForce | None:
+    """Of a queue of a policy that stands at an instant."""
+    if not queue.in_hours and not queue.ahead:
+        return None
+    after = queue.ahead[0] if queue.ahead else None
+    return HoursInForce(queue.in_hours, after.at if after else None, after.hours if after else ())
 
 
 def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, float]:

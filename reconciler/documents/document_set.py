@@ -16,8 +16,8 @@ from reconciler.documents.files import Files, is_document, is_snapshot
 from reconciler.documents.host_quota import with_host_rows_apart
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.policy_test import PolicyTest
-from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.quota_hours import with_hours_of
+from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.reservations import with_its_windows
 from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems

@@ -5,7 +5,6 @@ The tree is judged once for each set of windows that are ever open together, and
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -17,9 +16,8 @@ from reconciler.documents.declarations import Declaration
 from reconciler.documents.quota import QuotaTree
 from reconciler.documents.repeats import repeat_problems, with_windows
 from reconciler.model.problem import Path, Problem, SourceLocation, did_you_mean
-from solver.model.quantities import Instant
 from solver.policy.policy import Queue, Quota, QuotaHours
-from solver.policy.windows import ROW_FIELDS, open_hours, quota_in
+from solver.policy.windows import ROW_FIELDS, moments, open_hours, quota_in
 
 MOMENTS_MAX: Final = 2_000
 """So many sets of windows that are open together a repository may have: each is judged like a quota tree of its own."""
@@ -139,41 +137,21 @@ def _in_hours(queue: Declaration[Queue], hours: Sequence[QuotaHours]) -> _QueueI
 
 def _problems_at_moments(tree: QuotaTree) -> Iterator[Problem]:
     known = set(tree.quota_problems(tree.queues)) if any(queue.value.hours for queue in tree.queues) else set()
-    for count, (at, open_) in enumerate(_moments(tree.queues)):
+    for count, (at, open_) in enumerate(moments([queue.value for queue in tree.queues])):
         if count == MOMENTS_MAX:
             queue = next(queue for queue in tree.queues if queue.name in open_)
             message = f"more than {MOMENTS_MAX} sets of windows are open together at one time or another"
             yield queue.problem(("spec", "hours"), "too-much", message, "Let queues have the same hours.")
             return
-        queues = [_in_hours(queue, open_[queue.name]) if queue.name in open_ else queue for queue in tree.queues]
+        queues = [
+            _in_hours(queue, open_[queue.value.name]) if queue.value.name in open_ else queue for queue in tree.queues
+        ]
         then = QuotaTree(queues, tree.known, tree.capacity)
         which = ", ".join(f"{hours.name} of {name}" for name, some in sorted(open_.items()) for hours in some)
         for problem in then.quota_problems(_touched(then, open_)):
             if problem not in known:
                 known.add(problem)
                 yield msgspec.structs.replace(problem, message=f"from {at} on, in hours {which}: {problem.message}")
-
-
-Open = Mapping[str, Sequence[QuotaHours]]
-"""The hours of which a window is open, by queue."""
-
-
-def _moments(queues: Collection[Declaration[Queue]]) -> Iterator[tuple[Instant, Open]]:
-    """Each set of windows that are open together at some time, with the first time."""
-    at_edges = defaultdict[Instant, list[Queue]](list)
-    for queue in queues:
-        windows = (window for hours in queue.value.hours for window in hours.repeat.windows)
-        for edge in {at for window in windows for at in (window.start, window.until)}:
-            at_edges[edge].append(queue.value)
-    open_, seen = dict[str, Sequence[QuotaHours]](), {frozenset[tuple[str, str]]()}
-    for at in sorted(at_edges):
-        for changed in at_edges[at]:
-            open_[changed.name] = open_hours(changed, at)
-        open_ = {name: hours for name, hours in open_.items() if hours}
-        key = frozenset((name, hours.name) for name, some in open_.items() for hours in some)
-        if key not in seen:
-            seen.add(key)
-            yield at, dict(open_)
 
 
 def _touched(tree: QuotaTree, names: Collection[str]) -> Iterator[Declaration[Queue]]:

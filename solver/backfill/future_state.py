@@ -51,7 +51,8 @@ class FutureState:
     `waiting`: jobs that may start, put in before the first round. `wanted_behind`: demand of those that are not played ahead.
     `openings`: when further GPU types open to a job.
     `endless`: jobs that hold something for an unknown time, and `endless_holders` the same by name. `expected_ends`: which ends
-    only history speaks for. `changes`: which policies are to hold after this one, and from when, if it is to follow them; `changed`: in which queues.
+    only history speaks for.
+    `changes`: which policies are to hold after this one, and from when, if it is to follow them; `changed`: in which queues.
     """
 
     policy: Policy
@@ -304,7 +305,9 @@ class FutureState:
         changed = self.changed.get(at, frozenset())
         own = tuple(step for step in self.shares.tree.path(queue) if step in changed)
         by_quota = (own or tuple(sorted(changed)))[:1]
-        return EarliestStart(at, by_history=any(end <= at for end in self.expected_ends), quota_of=next(iter(by_quota), None))
+        return EarliestStart(
+            at, by_history=any(end <= at for end in self.expected_ends), quota_of=next(iter(by_quota), None)
+        )
 
     def _hold(self, name: JobName, holder: RunningAllocation, end: Instant | None, now: Instant) -> None:
         if end is None or end <= now:

@@ -130,7 +130,9 @@ class JudgedPlan:
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, plan: Plan) -> Self:
         """A plan for a snapshot under a policy."""
-        return cls(snapshot, plan, NodeIndex.latest(snapshot.nodes), PolicyIndex(policy_in_force(policy, snapshot.time)))
+        return cls(
+            snapshot, plan, NodeIndex.latest(snapshot.nodes), PolicyIndex(policy_in_force(policy, snapshot.time))
+        )
 
     @property
     def policy(self) -> Policy:

@@ -156,7 +156,12 @@ class LedgerCheck:
         """
         world, before = patched(self._world, patch), changes_at(self._policy, self._world.time)
         is_other = before is not None and before <= world.time
-        if is_other or patch.nodes or patch.gone_nodes or world.in_flight.reservations != self._world.in_flight.reservations:
+        if (
+            is_other
+            or patch.nodes
+            or patch.gone_nodes
+            or world.in_flight.reservations != self._world.in_flight.reservations
+        ):
             self._forget_but(unseen)
             self._begin(world)
             return

@@ -15,8 +15,8 @@ class EarliestStart(Estimate, frozen=True, tag="earliest-start"):
     """It could start at `at`, if what runs ends at its limit, what comes before it is served first, and nothing else arrives.
 
     `by_history`: and if jobs without a limit end when most of their queue and class did. `after_protection_of`: the job that is
-    evicted for it once nothing protects that any more, the last of several; by `at` it has had its time to leave. `quota_of`: a queue
-    whose quota becomes another at `at`.
+    evicted for it once nothing protects that any more, the last of several; by `at` it has had its time to leave. `quota_of`: a
+    queue whose quota becomes another at `at`.
     """
 
     at: Instant

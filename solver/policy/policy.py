@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -159,7 +158,8 @@ class Queue(Document, frozen=True):
     `reclaim_below`: its jobs take what others hold above their fair shares, where that is of a value below this and below theirs;
     unset: as the queue above says, at the top nothing. `pools`: the only pools that its jobs, and those below it, may be on;
     unset: any that the queue above may use. `hours`: windows in which its quota is another. In a policy as it stands at an instant
-    (policy/windows) there are none, `quota` and `weight` are what they come to, and `ahead` is what they are to be.
+    (policy/windows) there are none, `quota` and `weight` are what they come to, `in_hours` which of them are open, and `ahead` what
+    the quota is to be.
     """
 
     name: QueueName
@@ -182,6 +182,7 @@ class Queue(Document, frozen=True):
     reclaim_below: int | None = None
     hours: tuple[QuotaHours, ...] = ()
     ahead: tuple[QuotaChange, ...] = ()
+    in_hours: tuple[str, ...] = ()
 
     def host_quota_for(self, resource: Resource) -> HostQuota | None:
         """The entry for CPU or memory, if there is one."""
@@ -515,8 +516,10 @@ def _without_origins(policy: Policy) -> Policy:
             ),
             quota=tuple(map(bare, queue.quota)),
             host_quota=tuple(msgspec.structs.replace(entry, origin="") for entry in queue.host_quota),
-            hours=tuple(_with_bare_rows(bare(known), bare) for known in queue.hours),
-            ahead=tuple(_with_bare_rows(known, bare) for known in queue.ahead),
+            hours=tuple(
+                msgspec.structs.replace(known, origin="", quota=tuple(map(bare, known.quota))) for known in queue.hours
+            ),
+            ahead=tuple(msgspec.structs.replace(known, quota=tuple(map(bare, known.quota))) for known in queue.ahead),
         )
         for queue in policy.queues
     )
@@ -529,10 +532,3 @@ def _without_origins(policy: Policy) -> Policy:
         mig=tuple(bare(known) for known in policy.mig),
         reservations=tuple(bare(known) for known in policy.reservations),
     )
-
-
-_Rows = TypeVar("_Rows", QuotaHours, QuotaChange)
-
-
-def _with_bare_rows(known: _Rows, bare: Callable[[Document], Document]) -> _Rows:
-    return msgspec.structs.replace(known, quota=tuple(map(bare, known.quota)))

@@ -6,11 +6,13 @@ Of Reservations these are the windows that are not over; of quota what holds whi
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from solver.model.quantities import Instant
+from solver.model.workload import QueueName
 from solver.policy.policy import Policy, Queue, Quota, QuotaChange, QuotaHours
 from solver.policy.repeat import Repeat, RepeatedWindow
 from solver.policy.reservation import DeclaredReservation
@@ -94,6 +96,24 @@ def quota_in(queue: Queue, hours: Sequence[QuotaHours]) -> tuple[Quota, ...]:
     return tuple(rows[gpu_type] for gpu_type in sorted(rows))
 
 
+def moments(queues: Iterable[Queue]) -> Iterator[tuple[Instant, Mapping[QueueName, Sequence[QuotaHours]]]]:
+    """Each set of windows of quota that are open together at some time, by queue, with the first time; not that of none."""
+    at_edges = defaultdict[Instant, list[Queue]](list)
+    for queue in queues:
+        windows = (window for hours in queue.hours for window in hours.repeat.windows)
+        for edge in {at for window in windows for at in (window.start, window.until)}:
+            at_edges[edge].append(queue)
+    open_, seen = dict[QueueName, Sequence[QuotaHours]](), {frozenset[tuple[str, str]]()}
+    for at in sorted(at_edges):
+        for changed in at_edges[at]:
+            open_[changed.name] = open_hours(changed, at)
+        open_ = {name: hours for name, hours in open_.items() if hours}
+        key = frozenset((name, hours.name) for name, some in open_.items() for hours in some)
+        if key not in seen:
+            seen.add(key)
+            yield at, dict(open_)
+
+
 def windows_between(document: DeclaredReservation, start: Instant, until: Instant) -> tuple[RepeatedWindow, ...]:
     """When a document keeps its capacity, as far as it does so between two instants."""
     known = document.repeat.windows if document.repeat else (RepeatedWindow(document.start, document.until),)
@@ -127,7 +147,8 @@ def _queue_at(queue: Queue, now: Instant, horizon: Instant) -> Queue:
             ahead.append(change)
         before = change.hours
         known.add(before)
-    return msgspec.structs.replace(queue, quota=current.quota, weight=current.weight, hours=(), ahead=tuple(ahead))
+    now_holds = {"quota": current.quota, "weight": current.weight, "in_hours": current.hours}
+    return msgspec.structs.replace(queue, **now_holds, hours=(), ahead=tuple(ahead))
 
 
 def _edges_after(queue: Queue, now: Instant) -> list[Instant]:
@@ -166,7 +187,9 @@ def _changed(policy: Policy, at: Instant) -> Policy:
     def changed(queue: Queue) -> Queue:
         if not queue.ahead:
             return queue
-        change = next((one for one in reversed(queue.ahead) if one.at <= at), None) or QuotaChange(at, queue.quota, queue.weight)
+        change = next((one for one in reversed(queue.ahead) if one.at <= at), None) or QuotaChange(
+            at, queue.quota, queue.weight
+        )
         return msgspec.structs.replace(queue, quota=change.quota, weight=change.weight, ahead=())
 
     return msgspec.structs.replace(policy, queues=tuple(map(changed, policy.queues)))

@@ -146,7 +146,9 @@ class Gate:
         for at, then in self._ahead if by is not None else ():
             if by is not None and then.admit(job).options:
                 line, of_max = QuotaLine(by.queue, by.gpu_type), isinstance(by, AboveMax)
-                now, later = ((known.max if of_max else known.guaranteed).get(line) for known in (self.shares, then.shares))
+                now, later = (
+                    (known.max if of_max else known.guaranteed).get(line) for known in (self.shares, then.shares)
+                )
                 return change_of(line, at, self.policy, now=now, then=later, of_max=of_max, refused=True)
         return None
 

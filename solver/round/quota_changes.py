@@ -44,9 +44,7 @@ class QuotaAhead:
             (at, under_tree(now, QueueTree.of(then), (), now.cluster.gpus)) for at, then in kinds_ahead(self.policy)
         ]
 
-    def _said(
-        self, at: Instant, queue: QueueName, charges: Iterable[Charge], then: Shares
-    ) -> Iterator[QuotaChanges]:
+    def _said(self, at: Instant, queue: QueueName, charges: Iterable[Charge], then: Shares) -> Iterator[QuotaChanges]:
         """The line nearest to the job that is another then."""
         now = self.headroom.shares
         lines = [line for charge in charges for gpu_type in charge for line in now.tree.lines(queue, gpu_type)]
@@ -58,14 +56,21 @@ class QuotaAhead:
 
 
 def change_of(
-    line: QuotaLine, at: Instant, policy: Policy, *, now: int | None, then: int | None, of_max: bool, refused: bool = False
+    line: QuotaLine,
+    at: Instant,
+    policy: Policy,
+    *,
+    now: int | None,
+    then: int | None,
+    of_max: bool,
+    refused: bool = False,
 ) -> QuotaChanges:
     """What to say of a line that is another from an instant on."""
     queue = policy.queue(line.queue)
     change = next((one for one in queue.ahead if one.at == at), None) if queue else None
-    numbers = [None if milli is None else MilliGpu(milli) for milli in (now, then)]
+    before, after = (None if milli is None else MilliGpu(milli) for milli in (now, then))
     hours, origin = (change.hours, _origin(change, line.gpu_type)) if change else ((), "")
-    return QuotaChanges(*line, at, "max" if of_max else "guaranteed", *numbers, hours, origin, refused)
+    return QuotaChanges(*line, at, "max" if of_max else "guaranteed", before, after, hours, origin, refused)
 
 
 def _origin(change: QuotaChange, gpu_type: GpuType) -> str:

@@ -130,7 +130,9 @@ class _Future(Replay):
         self._take_over()
         tree = QueueTree.of(policy_at(self.policy, now))
         used = use_by_line(self._seen(now), tree)
-        self.over = {line: used[line] - most for line, most in queue_limits_of(tree).items() if used.get(line, 0) > most}
+        self.over = {
+            line: used[line] - most for line, most in queue_limits_of(tree).items() if used.get(line, 0) > most
+        }
         self.broken = dict.fromkeys(self.over)
         self.looked_at = {clock.deadline for clock in self.clocks if clock.deadline <= now}
         self._make_true(plan, now)
@@ -179,7 +181,7 @@ class _Future(Replay):
         return until
 
     def _next_due(self, now: Instant) -> Instant | None:
-        """When a job may have to leave next: a limit is to be kept, a queue has another quota, or as many left as may in one round."""
+        """When a job may have to leave next: a limit is to be kept, another quota holds, or as many left as may in one round."""
         earliest = now.after(self.cadence)
         due = [max(clock.deadline, earliest) for clock in self.clocks if clock.deadline not in self.looked_at]
         changes = changes_at(self.policy, now)

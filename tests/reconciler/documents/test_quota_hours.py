@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import pytest
 
-from solver.model.document import from_builtins
 from solver.model.quantities import Instant
 from solver.policy.policy import Queue
 from solver.policy.windows import policies_ahead, policy_at
 from tests.reconciler.documents.repository import POOL, codes, queue, reading
 
-NIGHTS = 'repeat: {rule: "FREQ=DAILY;COUNT=10", duration: 10h, timeZone: Europe/Berlin}, from: "2026-12-01T20:00:00+01:00"'
-EVENINGS = 'repeat: {rule: "FREQ=DAILY;COUNT=9", duration: 3h, timeZone: Europe/Berlin}, from: "2026-12-02T19:00:00+01:00"'
+NIGHTS = (
+    'repeat: {rule: "FREQ=DAILY;COUNT=10", duration: 10h, timeZone: Europe/Berlin}, from: "2026-12-01T20:00:00+01:00"'
+)
+EVENINGS = (
+    'repeat: {rule: "FREQ=DAILY;COUNT=9", duration: 3h, timeZone: Europe/Berlin}, from: "2026-12-02T19:00:00+01:00"'
+)
+
+MOST_40, OWN_12 = "{gpuType: H100, max: 40}", "{gpuType: H100, guaranteed: 12}"
 
 
 def nights(rows: str, name: str = "nights", when: str = NIGHTS) -> str:
     return f"{{name: {name}, {when}, quota: [{rows}]}}"
 
 
-def files(team: str, other: str = "parent: org", org: str = "quota: [{gpuType: H100, guaranteed: 64}]") -> dict[str, str]:
+def files(
+    team: str, other: str = "parent: org", org: str = "quota: [{gpuType: H100, guaranteed: 64}]"
+) -> dict[str, str]:
     return {
         "policies/org.yaml": queue("org", f"{{{org}}}"),
         "policies/other.yaml": queue("other", f"{{{other}}}"),
-        "policies/team.yaml": queue("team", f"{{parent: org, quota: [{{gpuType: H100, guaranteed: 8, max: 32}}], {team}}}"),
+        "policies/team.yaml": queue(
+            "team", f"{{parent: org, quota: [{{gpuType: H100, guaranteed: 8, max: 32}}], {team}}}"
+        ),
         "cluster-state/big.yaml": POOL,
     }
 
 
 def team_at(at: str, team: str) -> Queue:
     policy = policy_at(reading(files(team)).checked().policy, Instant.parse(at))
-    found = policy.queue(from_builtins("team", str))  # type: ignore[arg-type]
+    found = policy.queue("team")
     assert found is not None
     return found
 
@@ -80,8 +89,12 @@ def test_the_same_policy_stands_until_a_window_begins_or_ends() -> None:
 
 
 def test_windows_begin_by_the_clock_through_summer_time() -> None:
-    when = 'repeat: {rule: "FREQ=DAILY;COUNT=3", duration: 6h, timeZone: Europe/Berlin}, from: "2027-03-27T22:00:00+01:00"'
-    (hours,) = reading(files(f"hours: [{nights('{gpuType: H100, max: 64}', when=when)}]")).checked().policy.queues[2].hours
+    when = (
+        'repeat: {rule: "FREQ=DAILY;COUNT=3", duration: 6h, timeZone: Europe/Berlin}, from: "2027-03-27T22:00:00+01:00"'
+    )
+    (hours,) = (
+        reading(files(f"hours: [{nights('{gpuType: H100, max: 64}', when=when)}]")).checked().policy.queues[2].hours
+    )
     assert [str(window.start) for window in hours.repeat.windows] == [
         "2027-03-27T21:00:00Z",
         "2027-03-28T20:00:00Z",
@@ -104,9 +117,9 @@ def test_windows_begin_by_the_clock_through_summer_time() -> None:
         (f"hours: [{nights('{gpuType: H100, lendable: 9}')}]", ["lendable-above-guaranteed"]),
         (f"hours: [{nights('{gpuType: H100, perUser: 33}')}]", ["per-user-above-max"]),
         (f"hours: [{nights('{gpuType: H100, guaranteed: 65, max: 65}')}]", ["guarantees-exceed-parent"]),
-        (f"hours: [{nights('{gpuType: H100, max: 64}')}, {nights('{gpuType: H100, max: 40}')}]", ["hours-overlap", "duplicate-name"]),
-        (f"hours: [{nights('{gpuType: H100, max: 64}')}, {nights('{gpuType: H100, max: 40}', 'evenings', EVENINGS)}]", ["hours-overlap"]),
-        (f"hours: [{nights('{gpuType: H100, max: 64}')}, {nights('{gpuType: H100, guaranteed: 12}', 'evenings', EVENINGS)}]", []),
+        (f"hours: [{nights('{gpuType: H100, max: 64}')}, {nights(MOST_40)}]", ["hours-overlap", "duplicate-name"]),
+        (f"hours: [{nights('{gpuType: H100, max: 64}')}, {nights(MOST_40, 'evenings', EVENINGS)}]", ["hours-overlap"]),
+        (f"hours: [{nights('{gpuType: H100, max: 64}')}, {nights(OWN_12, 'evenings', EVENINGS)}]", []),
         ("hours: [{name: nights, weight: 2}]", ["missing-field", "missing-field"]),
         (f"hours: [{nights('{gpuType: H100, max: 64}', when=NIGHTS.replace('DAILY', 'HOURLY'))}]", ["wrong-rule"]),
         (f"hours: [{nights('{gpuType: H100, max: 64}', when=NIGHTS.replace('Berlin', 'Bärlin'))}]", ["malformed"]),

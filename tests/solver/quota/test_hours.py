@@ -19,7 +19,7 @@ from solver.plan.reasons import QuotaChanges
 from solver.policy import windows as windows_module
 from solver.policy.policy import Policy, Queue, Quota, QuotaHours
 from solver.policy.repeat import Repeat, RepeatedWindow
-from solver.policy.windows import policies_ahead, policy_at
+from solver.policy.windows import policies_ahead, policy_at, window_at
 from solver.round import solve as solve_module
 from solver.round.solve import solve
 from tests.drawn import worlds
@@ -139,13 +139,16 @@ def test_max_before_in_and_after_a_window(time: int, starts: int) -> None:
 def test_a_job_that_waits_is_told_when_the_quota_changes() -> None:
     policy = night_policy(quota_of("H100", 4, 4), quota_of("H100", 8, 8))
     plan = solve(at(0, job("big", "day", 1, 8), job("a", "day", 1, 4), job("b", "day", 1, 4)), policy, optimise)
-    waits = {verdict.job: verdict for verdict in plan.verdicts if isinstance(verdict, Waits)}
+    waits = {str(verdict.job): verdict for verdict in plan.verdicts if isinstance(verdict, Waits)}
     assert [str(reason) for reason in waits["big"].reasons] == [
         "the quota of queue day changes at 1970-01-01T20:00:00Z: max 8 H100 in place of 4; hours nights; "
         "the job can't start before"
     ]
     told = [str(reason) for reason in waits["b"].reasons]
-    assert told[-1] == "the quota of queue day changes at 1970-01-01T20:00:00Z: guaranteed 8 H100 in place of 4; hours nights"
+    assert (
+        told[-1]
+        == "the quota of queue day changes at 1970-01-01T20:00:00Z: guaranteed 8 H100 in place of 4; hours nights"
+    )
     assert str(waits["b"].estimate) == "earliest start 1970-01-01T20:00:00Z, when the quota of queue day changes"
 
 
@@ -166,7 +169,7 @@ def test_the_checker_reads_windows_by_itself(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_window_that_ends_a_moment_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = night_policy(quota_of("H100", 4, 4), quota_of("H100", most=8))
-    monkeypatch.setattr(windows_module, "window_at", lambda repeat, now: next((w for w in repeat.windows if w.start <= now <= w.until), None))  # fmt: skip
+    monkeypatch.setattr(windows_module, "window_at", lambda repeat, now: window_at(repeat, Instant(now - 1)))
     morning = at(int(MORNING), *(job(f"j{number}", "day", 1, 2) for number in range(5)))
     assert violations(morning, policy, solve(morning, policy, optimise)) != ()
 
