@@ -276,7 +276,7 @@ class RevisionReviewed(Document, frozen=True, omit_defaults=False):
 class WindowChange(Document, frozen=True, omit_defaults=False):
     """A window of a Reservation, or of a queue's quota, in the week after the snapshot, that is new, gone, or another.
 
-    None: it is not there. `holds`: what it keeps, or which quota holds. `origin`: where it stands at the head, at the base where it is gone.
+    None: it is not there. `holds`: what it keeps, or which quota holds. `origin`: where it stands at the head, or where it stood.
     """
 
     window: str

@@ -24,7 +24,7 @@ from solver.model.cluster import MigInstance
 from solver.model.quantities import Instant, MilliGpu
 from solver.plan.reason import count
 
-_QUOTA = re.compile(r"quota\[(?P<type>.+)\]\.(?P<part>guaranteed|max|perUser|lendable)")
+_QUOTA = re.compile(r"quota\[(?P<type>.+)\]\.(?P<part>guaranteed|max|perUser|lendable|shared)")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BRACKETS = re.compile(r"(\[.*?\])")
 
@@ -72,6 +72,7 @@ def _field(change: FieldChange) -> Words:
 
 def _unit(change: FieldChange, value: str) -> str:
     field, behind = _field_words(change.field)
+    value = {"True": "true", "False": "false"}.get(value, value)  # As YAML has it.
     return f"{field} {value}{f' {behind}' if behind else ''}"
 
 

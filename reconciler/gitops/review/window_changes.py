@@ -47,9 +47,16 @@ def _changes(before: Sequence[CalendarWindow], after: Sequence[CalendarWindow]) 
 def _change(old: CalendarWindow | None, new: CalendarWindow | None) -> WindowChange:
     either = [one for one in (new, old) if one is not None]
     named, origin = _named(either[0]), either[0].origin
-    before = (old.start, old.until) if old else (None, None)
-    after = (new.start, new.until) if new else (None, None)
-    return WindowChange(named, *before, _holds(old), *after, _holds(new), origin)
+    return WindowChange(
+        named,
+        old.start if old else None,
+        old.until if old else None,
+        _holds(old),
+        new.start if new else None,
+        new.until if new else None,
+        _holds(new),
+        origin,
+    )
 
 
 def _named(one: CalendarWindow) -> str:
