@@ -47,15 +47,23 @@ def test_the_night_begins_and_ends_without_an_event(site: Site) -> None:
     looks = Looks(site, pass_s=5)
     looks.settle()
     assert (site.state("first"), site.state("second")) == ("running", "queued")
-    at_edge(site, 0, before_ms=15_000)
-    looks.take()
-    while site.clock.now() < site.policy.quota_edges[0].after(-1_000):
-        assert not looks.look()
-    assert looks.look()
+    looks_at_edge(looks, 0)
     site.rest()
     assert site.state("second") == "running"
+    looks.settle()  # No job waits, and nothing tells of the end but the hours.
     (own,) = [use.hours for queue, use in queue_uses(site.one_pass().snapshot, site.policy) if queue.name == "q"]
     assert str(own) == f"hours nights until {site.policy.quota_edges[1]}, then none"
+    looks_at_edge(looks, 1)
+    assert [clock.queue for clock in site.store.ledger.clocks()] == ["q"]
+
+
+def looks_at_edge(looks: Looks, number: int) -> None:
+    """No look before the night begins (0), or ends (1), sees anything new, and the first one after does."""
+    at_edge(looks.site, number, before_ms=15_000)
+    looks.take()
+    while looks.site.clock.now() < looks.site.policy.quota_edges[number].after(-1_000):
+        assert not looks.look()
+    assert looks.look()
 
 
 def test_a_max_that_falls_heals_by_its_rule_across_restarts_from_the_end_of_the_window(site: Site) -> None:
