@@ -21,6 +21,7 @@ from solver.plan.reasons import (
     NoRoomReason,
     Outranked,
     Protected,
+    QuotaChanges,
     QuotaMax,
     ReservedFor,
     StrictOrder,
@@ -42,6 +43,8 @@ def _of_policy(reason: AnyReason) -> str:
     match reason:
         case QuotaMax():
             return _of_max(reason)
+        case QuotaChanges(refused=True, now=now, gpu_type=gpu_type, at=at) if now:
+            return f"to ask for no more than {now} {gpu_type} before {at}"
         case StrictOrder(first=first):
             return f"{first} started"
         case HeldReason(queue=queue):
