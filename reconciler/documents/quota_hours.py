@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,9 @@ from reconciler.documents.declarations import Declaration
 from reconciler.documents.quota import QuotaTree
 from reconciler.documents.repeats import repeat_problems, with_windows
 from reconciler.model.problem import Path, Problem, SourceLocation, did_you_mean
+from solver.model.cluster import GpuType
+from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.policy.harm import Convergence
 from solver.policy.policy import Queue, Quota, QuotaHours
 from solver.policy.windows import ROW_FIELDS, moments, open_hours, quota_in
 
@@ -44,12 +47,17 @@ def with_hours_of(queue: Declaration[Queue]) -> Declaration[Queue]:
     return queue.holding(msgspec.structs.replace(queue.value, hours=hours))
 
 
-def hours_problems(tree: QuotaTree) -> Iterator[Problem]:
-    """Everything that is wrong with the hours of queues; at which moments guarantees can't be kept only where they are a tree."""
+def hours_problems(tree: QuotaTree, convergence: Convergence) -> Iterator[Problem]:
+    """Everything that is wrong with the hours of queues; at which moments guarantees can't be kept only where they are a tree.
+
+    `convergence`: what holds for queues where they, and those above them, say nothing.
+    """
     found = [problem for queue in tree.queues for problem in _own_problems(queue, tree)]
     yield from found
     if not found and tree.is_tree:
         yield from _problems_at_moments(tree)
+        for queue in tree.queues:
+            yield from _never_kept(queue, tree, convergence)
 
 
 def _own_problems(queue: Declaration[Queue], tree: QuotaTree) -> Iterator[Problem]:
@@ -97,6 +105,53 @@ def _overlap(queue: Declaration[Queue], one: QuotaHours, other: QuotaHours) -> I
         message = f"from {at} on hours {one.name} and {other.name} are open together, and both set {', '.join(both)}"
         fix = "Shorten one, or have only one of them set it."
         yield queue.problem(("spec", "hours", index), "hours-overlap", message, fix)
+
+
+def _never_kept(queue: Declaration[Queue], tree: QuotaTree, otherwise: Convergence) -> Iterator[Problem]:
+    """A max that rises again before jobs have to leave for it: each window begins their time anew, so none ever does."""
+    said = (step.value.convergence for step in tree.upwards(queue))
+    convergence = next((known for known in said if known is not None), otherwise)
+    types = sorted({row.gpu_type for hours in queue.value.hours for row in hours.quota if row.max is not None})
+    for gpu_type in types if convergence.evict != "none" else ():
+        lower = next((one for one in _times_below(queue.value, gpu_type) if one.lasts <= convergence.within), None)
+        if lower is not None:
+            held = f"max {lower.max} {gpu_type} holds from {lower.start} for {lower.lasts} alone"
+            message = f"{held}, and jobs may go on for {convergence.within}: none ever leaves for it"
+            fix = f"Let convergence.within be less than {lower.lasts}, or say evict: none."
+            at = next(
+                ("spec", "hours", index, "quota", number, "max")
+                for index, hours in enumerate(queue.value.hours)
+                for number, row in enumerate(hours.quota)
+                if row.gpu_type == gpu_type and row.max is not None
+            )
+            yield queue.problem(at, "max-never-kept", message, fix, severity="warning")
+
+
+class _TimeBelow(NamedTuple):
+    """For how long a max is lower than before, until it rises."""
+
+    start: Instant
+    lasts: Duration
+    max: MilliGpu
+
+
+def _times_below(queue: Queue, gpu_type: GpuType) -> Iterator[_TimeBelow]:
+    windows = (window for hours in queue.hours for window in hours.repeat.windows)
+    fell: tuple[Instant, MilliGpu] | None = None
+    before = _max_of(queue.quota, gpu_type)
+    for at in sorted({at for window in windows for at in (window.start, window.until)}):
+        most = _max_of(quota_in(queue, open_hours(queue, at)), gpu_type)
+        if most is not None and (before is None or most < before):
+            fell = at, most
+        elif most != before:
+            if fell is not None:
+                yield _TimeBelow(fell[0], Duration(at - fell[0]), fell[1])
+            fell = None
+        before = most
+
+
+def _max_of(rows: Sequence[Quota], gpu_type: GpuType) -> MilliGpu | None:
+    return next((row.max for row in rows if row.gpu_type == gpu_type), None)
 
 
 def _sets(hours: QuotaHours) -> set[str]:

@@ -141,7 +141,8 @@ def _problems_together(found: DocumentSet) -> Iterator[Problem]:
     capacity = gpus_by_type(found.pools) if complete else {}
     tree = QuotaTree(found.queues, found.known("Queue"), capacity)
     yield from tree.problems()
-    yield from hours_problems(tree)
+    settings = found.settings[0].value if found.settings else SchedulingPolicy()
+    yield from hours_problems(tree, settings.convergence)
     yield from _settings_problems(found)
     yield from type_weight_problems(found.settings, capacity)
     yield from host_share_problems(found.settings, found.known("NodePool"))

@@ -12,6 +12,7 @@ from reconciler.control.replay import replay
 from solver.milp.highs import optimise
 from solver.model.quantities import Duration
 from solver.model.workload import QueueName
+from solver.plan.plan import Bind
 from solver.policy.harm import Convergence, Protection
 from solver.policy.policy import Policy, PriorityClass, Queue, Quota, SchedulingPolicy, policy_of
 from tests.reconciler.control.plane import START_DEADLINE, Site, site_at
@@ -123,7 +124,7 @@ def test_a_round_of_the_night_replays_by_day(site: Site) -> None:
     at_edge(site, 1)
     record = site.store.history.round(done.round)
     assert record is not None
-    assert [step.job for step in done.plan.steps] == ["a"]
+    assert [step.job for step in done.plan.steps if isinstance(step, Bind)] == ["a"]
     assert replay(record, optimise).identical
 
 

@@ -24,14 +24,16 @@ def nights(rows: str, name: str = "nights", when: str = NIGHTS) -> str:
 
 
 def files(
-    team: str, other: str = "parent: org", org: str = "quota: [{gpuType: H100, guaranteed: 64}]"
+    team: str,
+    other: str = "parent: org",
+    org: str = "quota: [{gpuType: H100, guaranteed: 64}]",
+    convergence: str = "convergence: {evict: none}",
 ) -> dict[str, str]:
+    own = "parent: org, quota: [{gpuType: H100, guaranteed: 8, max: 32}]"
     return {
         "policies/org.yaml": queue("org", f"{{{org}}}"),
         "policies/other.yaml": queue("other", f"{{{other}}}"),
-        "policies/team.yaml": queue(
-            "team", f"{{parent: org, quota: [{{gpuType: H100, guaranteed: 8, max: 32}}], {team}}}"
-        ),
+        "policies/team.yaml": queue("team", f"{{{own}, {team}, {convergence}}}"),
         "cluster-state/big.yaml": POOL,
     }
 
@@ -158,3 +160,24 @@ def test_a_max_of_the_parent_holds_for_its_children_by_night_too() -> None:
     org = "quota: [{gpuType: H100, guaranteed: 64, max: 64}]"
     found = reading(files(f"hours: [{nights('{gpuType: H100, max: 65}')}]", org=org)).problems
     assert [problem.code for problem in found] == ["above-parent-max"]
+
+
+@pytest.mark.parametrize(
+    ("convergence", "warned"),
+    [
+        ("", True),
+        ("convergence: {within: 14h}", True),
+        ("convergence: {within: 13h}", False),
+        ("convergence: {evict: none}", False),
+    ],
+)
+def test_a_max_that_rises_again_before_jobs_have_to_leave_is_warned_of(convergence: str, warned: bool) -> None:
+    """By day it holds for 14 hours, and jobs may go on for 24 unless somebody says otherwise."""
+    found = reading(files(f"hours: [{nights('{gpuType: H100, max: 64}')}]", convergence=convergence))
+    assert [(problem.code, problem.severity) for problem in found.problems] == [("max-never-kept", "warning")] * warned
+    assert found.compiled is not None
+    if convergence == "weight: 1":
+        assert str(found.problems[0]).endswith(
+            "max 32 H100 holds from 2026-12-02T05:00:00Z for 14h alone, and jobs may go on for 24h: none ever leaves for it. "
+            "Let convergence.within be less than 14h, or say evict: none."
+        )
