@@ -359,6 +359,11 @@ class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
         return tuple(sorted({at for window in windows for at in (window.start, window.until)}))
 
     @cached_property
+    def quota_changes(self) -> tuple[Instant, ...]:
+        """The same, and when the quota is another of a policy that stands at an instant, in order."""
+        return tuple(sorted({*self.quota_edges, *(change.at for queue in self.queues for change in queue.ahead)}))
+
+    @cached_property
     def standing(self) -> dict[tuple[int, ...], Policy]:
         """What it came to lately, by how many windows were over, or had begun (policy/windows)."""
         return {}

@@ -50,14 +50,13 @@ def changes_at(policy: Policy, now: Instant) -> Instant | None:
 
     It may be asked of a policy as its documents say it, and as it stands at an instant.
     """
-    edges = policy.quota_edges
-    later = [*edges[bisect_right(edges, now) :][:1], *(change.at for queue in policy.queues for change in queue.ahead)]
-    return min((at for at in later if at > now), default=None)
+    changes = policy.quota_changes
+    return next(iter(changes[bisect_right(changes, now) :][:1]), None)
 
 
 def policies_ahead(policy: Policy) -> tuple[tuple[Instant, Policy], ...]:
     """What a policy that stands at an instant is to be, each time from when: `CHANGES_MAX` of the changes that it knows of."""
-    instants = sorted({change.at for queue in policy.queues for change in queue.ahead})[:CHANGES_MAX]
+    instants = [] if policy.quota_edges else policy.quota_changes[:CHANGES_MAX]
     return tuple((at, _changed(policy, at)) for at in instants)
 
 

@@ -14,14 +14,19 @@ from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
-from solver.plan.plan import Inadmissible, Plan, Verdict, Waits
+from solver.model.workload import Job, JobName
+from solver.plan.plan import Evict, Inadmissible, Plan, Verdict, Waits
 from solver.plan.reasons import QuotaChanges
 from solver.policy import windows as windows_module
+from solver.policy.harm import Convergence
 from solver.policy.policy import Policy, Queue, Quota, QuotaHours
 from solver.policy.repeat import Repeat, RepeatedWindow
 from solver.policy.windows import policies_ahead, policy_at, window_at
 from solver.round import solve as solve_module
 from solver.round.solve import solve
+from solver.simulation import projection
+from solver.simulation.replay import Replay
+from solver.simulation.trace import TraceJob
 from tests.drawn import worlds
 from tests.solver.worlds import HOUR_MS, TYPES, job, node, policies, quota_of, snapshots
 
@@ -178,3 +183,46 @@ def test_limits_of_a_window_are_no_less_than_nothing() -> None:
     policy = night_policy(quota_of("H100", 4, 4), quota_of("H100", 0, 0))
     assert solve(at(int(EVENING), job("a", "day", 1, 1)), policy, optimise).steps == ()
     assert policy_at(policy, EVENING).queues[0].quota[0].max == MilliGpu(0)
+
+
+def two_jobs() -> tuple[Policy, list[Job]]:
+    """By day one of two jobs of 4 GPUs may run, by night both. They run for a day."""
+    policy = night_policy(quota_of("H100", 4, 4), quota_of("H100", most=8))
+    day = Duration(24 * HOUR_MS)
+    made = [job(name, "day", 1, 4) for name in ("a", "b")]
+    return policy, [
+        msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, time_limit=day)) for one in made
+    ]
+
+
+def test_a_replay_holds_a_round_where_a_window_begins() -> None:
+    policy, jobs = two_jobs()
+    replay = Replay((node("n1", 8),), policy, optimise, Duration(1000))
+    trace = [TraceJob(one, Duration(24 * HOUR_MS)) for one in jobs]
+    for held in replay.rounds(trace, MORNING):
+        assert violations(held.snapshot, policy, held.plan) == ()
+    assert [replay.runs[JobName(name)].started_at for name in ("a", "b")] == [Instant(0), EVENING]
+
+
+@pytest.mark.parametrize("small", [0, 32])
+def test_a_projection_knows_when_the_quota_changes(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a cluster of which not every round is held: there the one at the begin of a window is."""
+    monkeypatch.setattr(projection, "JOBS_SMALL", small)
+    policy, jobs = two_jobs()
+    snapshot = at(0, *jobs)
+    found = projection.project(snapshot, solve(snapshot, policy, optimise), policy, "commit")
+    assert found.starts == {"a": Instant(0), "b": EVENING}
+
+
+def test_a_projection_sees_a_max_fall() -> None:
+    """Both run when the night ends; one is asked to leave once their time is over."""
+    policy, jobs = two_jobs()
+    heals = Convergence(Duration(2 * HOUR_MS))
+    policy = msgspec.structs.replace(
+        policy, queues=tuple(msgspec.structs.replace(queue, convergence=heals) for queue in policy.queues)
+    )
+    evening = at(int(EVENING), *jobs)
+    found = projection.project(evening, solve(evening, policy, optimise), policy, "commit")
+    assert [(one.at, type(one.step), one.step.means) for one in found.given_up] == [
+        (MORNING.after(2 * HOUR_MS), Evict, "converge")
+    ]
