@@ -137,8 +137,10 @@ def at(time: int, *jobs: object) -> Snapshot:
 @pytest.mark.parametrize(("time", "starts"), [(EVENING - 1, 2), (int(EVENING), 4), (MORNING - 1, 4), (int(MORNING), 2)])
 def test_max_before_in_and_after_a_window(time: int, starts: int) -> None:
     policy = night_policy(quota_of("H100", 4, 4), quota_of("H100", most=8))
-    plan = solve(at(time, *(job(f"j{number}", "day", 1, 2) for number in range(5))), policy, optimise)
+    world = at(time, *(job(f"j{number}", "day", 1, 2) for number in range(5)))
+    plan = solve(world, policy, optimise)
     assert len(plan.steps) == starts
+    assert violations(world, policy, plan) == ()
 
 
 def test_a_job_that_waits_is_told_when_the_quota_changes() -> None:
