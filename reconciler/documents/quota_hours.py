@@ -19,7 +19,7 @@ from reconciler.model.problem import Path, Problem, SourceLocation, did_you_mean
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.policy.harm import Convergence
-from solver.policy.policy import Queue, Quota, QuotaHours
+from solver.policy.policy import Queue, Quota, QuotaHours, QuotaRow
 from solver.policy.windows import ROW_FIELDS, moments, open_hours, quota_in
 
 MOMENTS_MAX: Final = 2_000
@@ -159,7 +159,7 @@ def _sets(hours: QuotaHours) -> set[str]:
     return rows | ({"weight"} if hours.weight is not None else set())
 
 
-def _said(row: Quota) -> list[str]:
+def _said(row: Quota | QuotaRow) -> list[str]:
     return [field for field in ROW_FIELDS if getattr(row, field) is not None]
 
 
@@ -179,7 +179,9 @@ class _QueueInHours(Declaration[Queue]):
 
 def _in_hours(queue: Declaration[Queue], hours: Sequence[QuotaHours]) -> _QueueInHours:
     value, written = queue.value, dict[tuple[str, str], Path]()
-    rows: list[tuple[Path, Quota]] = [(("spec", "quota", number), row) for number, row in enumerate(value.quota)]
+    rows: list[tuple[Path, Quota | QuotaRow]] = [
+        (("spec", "quota", number), row) for number, row in enumerate(value.quota)
+    ]
     for known in hours:
         index = value.hours.index(known)
         rows += [(("spec", "hours", index, "quota", number), row) for number, row in enumerate(known.quota)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from solver.model.quantities import Instant, MilliGpu
-from solver.policy.policy import Policy, Queue, Quota, QuotaHours
+from solver.policy.policy import Policy, Queue, Quota, QuotaHours, QuotaRow
 from solver.policy.windows import policy_at
 
 
@@ -36,7 +36,7 @@ def _holds(hours: QuotaHours, now: Instant) -> bool:
     return any(window.start <= now < window.until for window in hours.repeat.windows)
 
 
-def _row(entry: Quota, rows: list[Quota]) -> Quota:
+def _row(entry: Quota, rows: list[QuotaRow]) -> Quota:
     def said(written: MilliGpu | None, instead: list[MilliGpu | None]) -> MilliGpu | None:
         return next((value for value in instead if value is not None), written)
 

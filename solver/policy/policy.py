@@ -66,6 +66,17 @@ class Quota(Document, frozen=True):
     shared: bool = False
 
 
+class QuotaRow(Document, frozen=True):
+    """What holds of one GPU type in place of a Quota's fields; None: as that says."""
+
+    gpu_type: GpuType
+    guaranteed: MilliGpu | None = None
+    max: MilliGpu | None = None
+    per_user: MilliGpu | None = None
+    lendable: MilliGpu | None = None
+    origin: str = ""
+
+
 class QuotaHours(Document, frozen=True):
     """Windows that come again, in which a queue has another quota: what `quota` and `weight` say holds while one is open.
 
@@ -75,7 +86,7 @@ class QuotaHours(Document, frozen=True):
     name: str
     start: Instant = msgspec.field(name="from")
     repeat: Repeat
-    quota: tuple[Quota, ...] = ()
+    quota: tuple[QuotaRow, ...] = ()
     weight: int | None = None
     origin: str = ""
 

@@ -13,7 +13,7 @@ import msgspec
 
 from solver.model.quantities import Instant
 from solver.model.workload import QueueName
-from solver.policy.policy import Policy, Queue, Quota, QuotaChange, QuotaHours
+from solver.policy.policy import Policy, Queue, Quota, QuotaChange, QuotaHours, QuotaRow
 from solver.policy.repeat import Repeat, RepeatedWindow
 from solver.policy.reservation import DeclaredReservation
 
@@ -170,7 +170,7 @@ def _change_at(queue: Queue, at: Instant) -> QuotaChange:
     return QuotaChange(at, quota_in(queue, hours), weight, tuple(known.name for known in hours))
 
 
-def _in_place_of(entry: Quota, row: Quota) -> Quota:
+def _in_place_of(entry: Quota, row: QuotaRow) -> Quota:
     """What a row does not say stays."""
     said = {field: value for field in ROW_FIELDS if (value := getattr(row, field)) is not None}
     return msgspec.structs.replace(entry, **said, origin=row.origin)

@@ -19,7 +19,7 @@ from solver.plan.plan import Evict, Inadmissible, Plan, Verdict, Waits
 from solver.plan.reasons import QuotaChanges
 from solver.policy import windows as windows_module
 from solver.policy.harm import Convergence
-from solver.policy.policy import Policy, Queue, Quota, QuotaHours
+from solver.policy.policy import Policy, Queue, Quota, QuotaHours, QuotaRow
 from solver.policy.repeat import Repeat, RepeatedWindow
 from solver.policy.windows import policies_ahead, policy_at, window_at
 from solver.round import solve as solve_module
@@ -37,7 +37,10 @@ def hours_of(name: str, times: Sequence[tuple[int, int]], *rows: Quota, weight: 
     """Open in each of these times, in hours."""
     found = tuple(RepeatedWindow(Instant(start * HOUR_MS), Instant(until * HOUR_MS)) for start, until in times)
     repeat = Repeat("", Duration(found[0].until - found[0].start), "UTC", found)
-    return QuotaHours(name, found[0].start, repeat, rows, weight)
+    said = tuple(
+        QuotaRow(row.gpu_type, row.guaranteed, row.max, row.per_user, row.lendable, row.origin) for row in rows
+    )
+    return QuotaHours(name, found[0].start, repeat, said, weight)
 
 
 @st.composite
