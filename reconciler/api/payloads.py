@@ -18,7 +18,7 @@ from reconciler.model.health_record import PartHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import ArrayElement, JobOutcome, JobState
 from reconciler.model.problem import Problem
-from reconciler.model.queue_line import HostQueueLine, QueueLine, QueueUser
+from reconciler.model.queue_line import HostQueueLine, HoursInForce, QueueLine, QueueUser
 from reconciler.model.watch_status import FollowedKind
 from reconciler.protocols.backend import Activity, Epoch
 from reconciler.protocols.history import Event
@@ -130,7 +130,8 @@ class QueueView(Document, frozen=True, omit_defaults=False):
 
     `use`: what is known of the use of the GPUs that it and those below it hold. `users`: those that share it fairly and hold or
     wait for GPUs, where they are asked for, as far as the caller may see their jobs. `host`: its CPU and memory, where some queue
-    of the policy says anything of either.
+    of the policy says anything of either. `hours`: which hours of its quota are open, and until when; null: it has
+    none.
     """
 
     name: QueueName
@@ -143,6 +144,7 @@ class QueueView(Document, frozen=True, omit_defaults=False):
     use: tuple[GpuUtilisation, ...] = ()
     users: tuple[QueueUser, ...] = ()
     host: tuple[HostQueueLine, ...] = ()
+    hours: HoursInForce | None = None
 
 
 class QueueList(Payload, frozen=True, kw_only=True):

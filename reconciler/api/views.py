@@ -253,6 +253,7 @@ def queue_views(
             use=below.get(queue.name, ()),
             users=tuple(one for one in use.users if shows_user is not None and shows_user(queue.name, one.user)),
             host=use.host,
+            hours=use.hours,
         )
         for queue, use in uses
     )

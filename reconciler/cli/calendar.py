@@ -1,4 +1,4 @@
-"""`quorate calendar`: which windows the Reservations of a policy have, from files alone."""
+"""`quorate calendar`: which windows a policy has, from files alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from solver.model.quantities import Instant
 DAY_MS = 86_400_000
 
 
-@click.command(short_help="Show the windows of Reservations.")
+@click.command(short_help="Show the windows of Reservations and of quota.")
 @click.argument("path", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--from", "since", type=InstantParam(), metavar="TIME", help="From when; now, unless stated.")
 @click.option("--days", type=click.IntRange(1, 750), default=7, show_default=True, help="How many days.")
@@ -28,7 +28,7 @@ DAY_MS = 86_400_000
 def calendar(
     path: Path, since: Instant | None, days: int, time_zone: str | None, cluster: str | None, output: str
 ) -> None:
-    """Show when the Reservations of the policy repository at PATH keep capacity, what, and for whom.
+    """Show when the Reservations of the policy repository at PATH keep capacity, and when its queues have another quota.
 
     `-o ics` prints an iCalendar file, which programs that show calendars read.
     """
@@ -43,7 +43,14 @@ def calendar(
         click.echo(f"no windows until {local(found.until, zone)}")
     else:
         rows = [
-            [one.reservation, local(one.start, zone), local(one.until, zone), one.keeps, one.kept_for, one.evict]
+            [
+                one.reservation or one.hours or "",
+                local(one.start, zone),
+                local(one.until, zone),
+                one.keeps,
+                one.kept_for,
+                one.evict,
+            ]
             for one in found.windows
         ]
-        print_table(("RESERVATION", "FROM", "UNTIL", "KEEPS", "FOR", "EVICTS"), rows)
+        print_table(("WINDOW", "FROM", "UNTIL", "HOLDS", "FOR", "EVICTS"), rows)

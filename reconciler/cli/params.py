@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import click
 
+from reconciler.model.clock import SystemClock
 from solver.model.quantities import Duration, Instant
 
 
@@ -56,7 +58,7 @@ class InstantParam(click.ParamType[Instant]):
 
 
 class LocalInstantParam(click.ParamType[Instant]):
-    """A time, by this machine's clock unless it says its zone."""
+    """A time, by this machine's clock unless it says its zone; or how long from now."""
 
     name = "time"
 
@@ -65,10 +67,14 @@ class LocalInstantParam(click.ParamType[Instant]):
         if isinstance(value, Instant):
             return value
         text = str(value)
+        with suppress(ValueError):
+            span = Duration.parse(text)
+            return SystemClock().now().after(span) if span > 0 else self.fail("it must be later than now", param, ctx)
         try:
             written = datetime.fromisoformat(text)
         except ValueError:
-            self.fail(f"{text!r} is no time such as 2026-12-01T08:00 or 2026-12-01T08:00:00+01:00", param, ctx)
+            told = "is no time such as 2026-12-01T08:00 or 2026-12-01T08:00:00+01:00, and no duration such as 6h"
+            self.fail(f"{text!r} {told}", param, ctx)
         return Instant(round(written.timestamp() * 1_000))
 
 

@@ -53,8 +53,9 @@ def queues(users: bool, output: str, server: str | None) -> None:
 
     LENDABLE is what other queues may borrow of the guarantee. BORROWED is what the queue uses above it. WAITING is what its pending
     jobs ask for of their first choice. ACTIVE is how active its GPUs are, as far as that is measured. PAST GPU-HOURS is decayed
-    past use, if the policy states a usageHalfLife. Below stand CPU and memory, if a queue has a quota of either, and the budgets.
-    There USED is what all jobs have, WITHOUT GPUS what jobs without GPUs have: for these are guarantees and fair shares.
+    past use, if the policy states a usageHalfLife. Below stand CPU and memory, if a queue has a quota of either, the hours of quota
+    that are open, and the budgets. There USED is what all jobs have, WITHOUT GPUS what jobs without GPUs have: for these are
+    guarantees and fair shares.
 
     With --users, users of a queue with `users.fairShare` that hold or wait for GPUs stand below it, each with its fair share of the
     queue, as far as you may see their jobs.
@@ -70,6 +71,9 @@ def queues(users: bool, output: str, server: str | None) -> None:
         if host:
             click.echo()
             print_table(_HOST_HEADINGS, host, right=set(_HOST_HEADINGS) - {"QUEUE", "RESOURCE"}, spare=_HOST_SPARE)
+        for queue in found.items:
+            if queue.hours is not None:
+                click.echo(printable(f"queue {queue.name}: {queue.hours}"))
         for queue in found.items:
             if queue.hold is not None:
                 click.echo(printable(f"queue {queue.name}: hold {by_whom(queue.hold)}"))

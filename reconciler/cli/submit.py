@@ -76,7 +76,7 @@ class _SubmitCommand(click.Command):
 @click.option(
     "--finish-by",
     type=LocalInstantParam(),
-    help="When it is to have ended, such as 2026-12-01T08:00: among equals of its queue those come first that have to start first.",
+    help="When it is to have ended: 2026-12-01T08:00, or 6h from now. Of equals in a queue those that have to start first do.",
 )
 @click.option("--topology", multiple=True, metavar="WISH=LEVEL", help="Like required=rack or preferred=island.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="An environment variable of every task; repeatable.")

@@ -18,6 +18,7 @@ from solver.model.workload import JobName
 from solver.policy.host_share import Resource
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree
+from solver.policy.windows import policy_at
 from solver.preemption.departures import convergence_of, departures
 from solver.quota.entitlement import queue_limits_of, use_by_line
 from solver.quota.users import user_caps_of
@@ -27,6 +28,7 @@ def broken_limits(snapshot: Snapshot, policy: Policy, lent: Collection[JobName] 
     """Every one, by queue and GPU type; twice where a limit was lowered again before its time was over. `lent`: jobs that rounds
     count as borrowed by all.
     """
+    policy = policy_at(policy, snapshot.time)
     tree = QueueTree.of(policy)
     limits = queue_limits_of(tree)
     used = use_by_line(snapshot, tree) if limits else {}

@@ -13,6 +13,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.policy.policy import Policy, Queue, Quota
 from solver.policy.tree import QueueTree, QuotaLine
+from solver.policy.windows import policy_at
 from solver.quota.entitlement import Shares, shares_of
 
 
@@ -25,6 +26,7 @@ def without_borrowing(policy: Policy, snapshot: Snapshot, standings: Sequence[Bu
     }
     if not spent.keys() & {queue.name for queue in policy.queues}:
         return policy
+    policy = policy_at(policy, snapshot.time)
     shares = shares_of(snapshot, QueueTree.of(policy))
     types = sorted({node.gpu_type for node in snapshot.nodes if node.gpus})
     queues = tuple(

@@ -22,6 +22,7 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName
 from solver.policy.policy import Policy, Queue, Quota
 from solver.policy.tree import QueueTree, QuotaLine
+from solver.policy.windows import policy_at
 from solver.queueing.entry import draining
 from solver.quota.entitlement import charge_of_tasks, gpus_by_type
 from solver.quota.guarantees import guarantees
@@ -56,10 +57,11 @@ def with_lent(snapshot: Snapshot, policy: Policy, lent: Iterable[JobName]) -> tu
     names = set(lent)
     if not names:
         return snapshot, policy
+    git, policy = policy, policy_at(policy, snapshot.time)
     tree = QueueTree.of(policy)
     leaving = {job.name for job in snapshot.jobs if job.name in names and lendable(job, policy, tree)}
     if not leaving:
-        return snapshot, policy
+        return snapshot, git
     held = defaultdict[QueueName, Counter[GpuType]](Counter)
     for job in snapshot.jobs:
         if job.name in leaving:

@@ -21,10 +21,12 @@ from reconciler.model.intervention_record import Intervention
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.rounds import RoundRecord
 from solver.model.inflight import ConvergenceClock
+from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
+from solver.policy.windows import policy_at
 from solver.preemption.departures import clocks_of
 
 
@@ -162,8 +164,18 @@ def _with_clocks(site: Site[LookT], snapshot: Snapshot, policy: Policy, commit: 
         return snapshot
     site.keep_clocks(clocks)
     for clock in sorted(set(clocks) - set(before), key=lambda clock: clock.queue):
-        limit = f"holds more than its max of {clock.told} since {clock.commit[:12]}"
+        since = _since_hours(policy, clock, snapshot.time) or clock.commit[:12]
+        limit = f"holds more than its max of {clock.told} since {since}"
         site.note("limit-broken", clock.queue, f"{limit}; it is to be kept by {clock.deadline}")
     for clock in sorted(set(before) - set(clocks), key=lambda clock: clock.queue):
         site.note("limit-kept", clock.queue, f"no job need leave for the max of {clock.told}")
     return msgspec.structs.replace(snapshot, in_flight=msgspec.structs.replace(snapshot.in_flight, convergence=clocks))
+
+
+def _since_hours(policy: Policy, clock: ConvergenceClock, now: Instant) -> str:
+    """The end of the hours by which a limit fell; "" where it was another change."""
+    at = max((edge for edge in policy.quota_edges if edge <= now), default=None)
+    before = policy_at(policy, Instant(at - 1)).queue(clock.queue) if at is not None else None
+    entry = before.quota_for(clock.gpu_type) if before is not None else None
+    fell = entry is not None and (entry.max is None or entry.max > clock.limit)
+    return f"its hours changed at {at}" if fell else ""

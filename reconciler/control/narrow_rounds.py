@@ -38,6 +38,7 @@ from solver.narrow.narrow_world import FreedDecision, NarrowStep, NarrowWorld, w
 from solver.plan.plan import Bind, Evict, Grow, Nominate, Plan, Repartition, Shrink, Step
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
+from solver.policy.windows import changes_at
 
 NO_MORE: Final = sys.maxsize
 """Of a gang that has ended for good: no attempt will follow."""
@@ -255,8 +256,11 @@ class NarrowRounds:
                 self._check.know_running()
 
     def _has_changed(self, ground: NarrowGround) -> bool:
-        """Whether what holds for new work is another than the round saw."""
+        """Whether what holds for new work is another than the round saw: the revision, the hours of quota, what is unwell."""
         plane = self._plane
+        changes = changes_at(ground.record.policy, ground.record.snapshot.time)
+        if changes is not None and changes <= plane.clock.now():
+            return True
         return plane.policies.current().revision != ground.record.revision or Unwell.of(plane) != ground.unwell
 
     def _decided(self, came: Sequence[Job], others: Sequence[Job], now: Instant) -> NarrowRecord | None:

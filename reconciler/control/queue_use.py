@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Final, NamedTuple
 
-from reconciler.model.queue_line import HostQueueLine, QueueLine, QueueUser, amount_text
+from reconciler.model.queue_line import HostQueueLine, HoursInForce, QueueLine, QueueUser, amount_text
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
@@ -18,6 +18,7 @@ from solver.model.workload import Job, JobName, QueueName
 from solver.policy.policy import Policy, Queue
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import weights_of
+from solver.policy.windows import policy_at
 from solver.quota.entitlement import Shares
 from solver.quota.host_division import host_use_by_line
 from solver.quota.options import options_of
@@ -31,7 +32,8 @@ class QueueUse(NamedTuple):
     """Jobs and GPUs of a queue, with those of the queues below it; a line for each GPU type of the cluster, sorted.
 
     `users`: those that share the queue fairly and hold or wait for GPUs, by name and type. `host`: its CPU and memory, where some
-    queue says anything of either.
+    queue says anything of either. `hours`: which hours of its quota are open, and when that changes; None:
+    it has none.
     """
 
     running: int
@@ -39,6 +41,7 @@ class QueueUse(NamedTuple):
     gpus: tuple[QueueLine, ...]
     users: tuple[QueueUser, ...] = ()
     host: tuple[HostQueueLine, ...] = ()
+    hours: HoursInForce | None = None
 
 
 AWAITED_S: Final = 2.0
@@ -70,7 +73,7 @@ class LatestQueueUses:
                 return latest[2]
             told = _told_of(awaited) if awaited is not None else None
             if told is not None:
-                found = tuple(zip(policy.queues, told, strict=True))
+                found = tuple(zip(policy_at(policy, snapshot.time).queues, told, strict=True))
             else:
                 found = tuple(queue_uses(snapshot, policy, self._kept))
             self._latest = snapshot, policy, found
@@ -85,7 +88,8 @@ def _told_of(awaited: QueueUses) -> tuple[QueueUse, ...] | None:
 
 
 def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = None) -> Iterator[tuple[Queue, QueueUse]]:
-    """Of every queue of the policy, in its order. `kept`: what was worked out for snapshots before."""
+    """Of every queue of the policy, as it stands by then, in its order. `kept`: what was worked out for snapshots before."""
+    policy = policy_at(policy, snapshot.time)
     tree = QueueTree.of(policy)
     shares, admissions = standing(snapshot, policy, kept)
     users = _users(snapshot, shares, admissions)
@@ -113,7 +117,7 @@ def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = Non
     jobs = Counter((queue, job.phase == "pending") for job in snapshot.jobs for queue in tree.path(job.spec.queue))
     for queue in policy.queues:
         gpus = tuple(line(queue, gpu_type) for gpu_type in gpu_types)
-        lines = users.get(queue.name, ()), host.get(queue.name, ())
+        lines = users.get(queue.name, ()), host.get(queue.name, ()), _hours_of(queue)
         yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus, *lines)
 
 
@@ -158,6 +162,14 @@ def _host_lines(snapshot: Snapshot, shares: Shares) -> dict[QueueName, tuple[Hos
 
     resources = tree.host_resources
     return {name: tuple(line(HostLine(name, resource)) for resource in resources) for name in tree.by_name}
+
+
+def _hours_of(queue: Queue) -> HoursInForce | None:
+    """Of a queue of a policy that stands at an instant."""
+    if not queue.in_hours and not queue.ahead:
+        return None
+    after = queue.ahead[0] if queue.ahead else None
+    return HoursInForce(queue.in_hours, after.at if after else None, after.hours if after else ())
 
 
 def _past_use(snapshot: Snapshot, tree: QueueTree) -> dict[QuotaLine, float]:

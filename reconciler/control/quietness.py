@@ -13,6 +13,7 @@ from solver.model.quantities import Instant
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Runs, Waits
 from solver.plan.reasons import Protected
+from solver.policy.windows import changes_at
 
 REST_S_MAX: Final = 30.0
 """So late at most comes what follows from time alone, such as the end of a protection, and is not counted on below."""
@@ -82,10 +83,13 @@ class Quietness:
 
 
 def due_times(done: Pass) -> Iterator[Instant]:
-    """When something follows from time alone, as far as a pass knows: limits, reservations and who leaves for them, what people
-    did, earliest starts, and what protects others from a job that waits.
+    """When something follows from time alone, as far as a pass knows: limits, reservations and who leaves for them, another quota,
+    what people did, earliest starts, and what protects others from a job that waits.
     """
     now = done.snapshot.time
+    changes = changes_at(done.policy, now)
+    if changes is not None:
+        yield changes
     for job in done.snapshot.jobs:
         if job.started_at is not None and job.time_limit is not None:
             yield job.started_at.after(job.time_limit)

@@ -16,8 +16,9 @@ from reconciler.documents.files import Files, is_document, is_snapshot
 from reconciler.documents.host_quota import with_host_rows_apart
 from reconciler.documents.inventory import NodePoolSpec
 from reconciler.documents.policy_test import PolicyTest
+from reconciler.documents.quota_hours import with_hours_of
 from reconciler.documents.reader import Located, read_yaml
-from reconciler.documents.reservations import with_windows
+from reconciler.documents.reservations import with_its_windows
 from reconciler.documents.schemas import FOLDER_OF_KIND
 from reconciler.documents.shape import kind_of, shape_problems
 from reconciler.documents.snapshot import snapshot_file_problems
@@ -205,7 +206,7 @@ def _keep(document: Located, kind: str, path: str, found: DocumentSet) -> None:
     named = {**spec, "name": name} if "name" in type_.__struct_fields__ else spec
     declared = declare(document, path, named, type_)
     if type_ is Queue:
-        declared = _queue_with_origins(declared)
+        declared = with_hours_of(_queue_with_origins(declared))
     elif type_ is PriorityClass:
         declared = _with_origin_of(declared, "protection")
     elif type_ is SchedulingPolicy:
@@ -213,7 +214,7 @@ def _keep(document: Located, kind: str, path: str, found: DocumentSet) -> None:
     elif "origin" in type_.__struct_fields__:
         declared = declared.holding(msgspec.structs.replace(declared.value, origin=declared.origin))
     if type_ is DeclaredReservation:
-        declared = with_windows(declared)
+        declared = with_its_windows(declared)
     getattr(found, into).append(declared)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,17 +46,30 @@ class QuotaTree:
         """Everything that is wrong. Sums are only taken over a tree, so not where there is a cycle."""
         yield from self._unknown_parents()
         for queue in self.queues:
-            yield from self._entry_problems(queue)
             yield from _turn_problems(queue)
-        not_a_tree = [*self._cycles(), *self._too_deep()]
-        yield from not_a_tree
-        if not not_a_tree:
+        yield from self._cycles()
+        yield from self._too_deep()
+        if not self.is_tree:
             for queue in self.queues:
-                yield from self._ceiling_problems(queue)
-                yield from self._sum_problems(queue)
-                yield from self._sharing_problems(queue)
-                yield from self._user_problems(queue)
-            yield from host_quota_problems(self.queues, self.children)
+                yield from self._entry_problems(queue)
+            return
+        yield from self.quota_problems(self.queues)
+        for queue in self.queues:
+            yield from self._sharing_problems(queue)
+            yield from self._user_problems(queue)
+        yield from host_quota_problems(self.queues, self.children)
+
+    @cached_property
+    def is_tree(self) -> bool:
+        """Whether no queue is its own ancestor, and none has too many above it."""
+        return not [*self._cycles(), *self._too_deep()]
+
+    def quota_problems(self, queues: Iterable[Declaration[Queue]]) -> Iterator[Problem]:
+        """What is wrong with the quota of some queues, alone and beside that of all others; only in a tree."""
+        for queue in queues:
+            yield from self._entry_problems(queue)
+            yield from self._ceiling_problems(queue)
+            yield from self._sum_problems(queue)
 
     def _unknown_parents(self) -> Iterator[Problem]:
         for queue in self.queues:
@@ -72,7 +85,7 @@ class QuotaTree:
     def _cycles(self) -> Iterator[Problem]:
         reported: set[str] = set()
         for queue in self.queues:
-            path = self._upwards(queue)
+            path = self.upwards(queue)
             if path[-1].value.parent == queue.name and queue.name not in reported:
                 names = [step.name for step in path]
                 reported.update(names)
@@ -82,12 +95,12 @@ class QuotaTree:
                 )
 
     def _too_deep(self) -> Iterator[Problem]:
-        deepest = max(self.queues, key=lambda queue: len(self._upwards(queue)), default=None)
-        if deepest is not None and len(self._upwards(deepest)) > DEPTH_MAX:
+        deepest = max(self.queues, key=lambda queue: len(self.upwards(queue)), default=None)
+        if deepest is not None and len(self.upwards(deepest)) > DEPTH_MAX:
             message = f"the queue has more than {DEPTH_MAX - 1} queues above it"
             yield deepest.problem(("spec", "parent"), "too-deep", message, "Make the tree flatter.")
 
-    def _upwards(self, queue: Declaration[Queue]) -> list[Declaration[Queue]]:
+    def upwards(self, queue: Declaration[Queue]) -> list[Declaration[Queue]]:
         """The queue and its ancestors, each once, at most one more than may be."""
         path = [queue]
         names = {queue.name}
@@ -136,7 +149,7 @@ class QuotaTree:
 
     def _ceiling_problems(self, queue: Declaration[Queue]) -> Iterator[Problem]:
         for index, entry in enumerate(queue.value.quota):
-            for ancestor in self._upwards(queue)[1:]:
+            for ancestor in self.upwards(queue)[1:]:
                 above = ancestor.value.quota_for(entry.gpu_type)
                 if above is None or above.max is None:
                     continue
@@ -151,7 +164,7 @@ class QuotaTree:
 
     def _sharing_problems(self, queue: Declaration[Queue]) -> Iterator[Problem]:
         for index, entry in enumerate(queue.value.quota):
-            for ancestor in self._upwards(queue)[1:] if entry.shared else ():
+            for ancestor in self.upwards(queue)[1:] if entry.shared else ():
                 above = ancestor.value.quota_for(entry.gpu_type)
                 if above is not None and above.shared:
                     message = f"queue {ancestor.name} above it shares its {entry.gpu_type} with all below it already"

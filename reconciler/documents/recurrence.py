@@ -18,10 +18,10 @@ from zoneinfo import ZoneInfo
 from dateutil.rrule import rrulestr
 
 from solver.model.quantities import Duration, Instant
-from solver.policy.reservation import ReservedWindow
+from solver.policy.repeat import RepeatedWindow
 
 WINDOWS_MAX: Final = 1_000
-"""How many windows a document may have: each is a Reservation of its own to a round."""
+"""How many windows a rule may have: each window of a Reservation is one of its own to a round."""
 
 LONGEST: Final = timedelta(days=2 * 366)
 """How far behind the first window the last may begin."""
@@ -56,13 +56,13 @@ class RecurrenceError(ValueError):
         self.fix = fix
 
 
-def windows_of(rule: str, start: Instant, duration: Duration, time_zone: str) -> tuple[ReservedWindow, ...]:
+def windows_of(rule: str, start: Instant, duration: Duration, time_zone: str) -> tuple[RepeatedWindow, ...]:
     """The windows of a rule, the first from `start` on; raises RecurrenceError, and what ZoneInfo does of a wrong zone."""
     parts, zone = _parts(rule), ZoneInfo(time_zone)
     starts = _starts(parts, start, zone)
     if len(starts) > WINDOWS_MAX:
         raise RecurrenceError(
-            f"it has more than {WINDOWS_MAX} windows", "End it earlier, and write a further Reservation in time."
+            f"it has more than {WINDOWS_MAX} windows", "End it earlier, and write further ones in time."
         )
     if not starts or starts[0] != start:
         local = datetime.fromtimestamp(start / 1_000, zone)
@@ -71,7 +71,7 @@ def windows_of(rule: str, start: Instant, duration: Duration, time_zone: str) ->
             f"it does not give {local:%a %Y-%m-%d %H:%M}, from which on it counts{first}",
             "Let from be the begin of the first window.",
         )
-    found = tuple(ReservedWindow(at, at.after(duration)) for at in starts)
+    found = tuple(RepeatedWindow(at, at.after(duration)) for at in starts)
     for window, following in pairwise(found):
         if window.until > following.start:
             raise RecurrenceError(

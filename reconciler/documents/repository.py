@@ -33,6 +33,7 @@ from reconciler.documents.operations import Operations
 from reconciler.documents.policy_test import PolicyTest
 from reconciler.documents.policy_tests import names_of, policy_test_problems
 from reconciler.documents.quota import QuotaTree
+from reconciler.documents.quota_hours import hours_problems
 from reconciler.documents.rate_cards import rate_card_problems
 from reconciler.documents.reservations import reservation_problems
 from reconciler.documents.retries import retry_problems
@@ -138,7 +139,10 @@ def _problems_together(found: DocumentSet) -> Iterator[Problem]:
     # A pool that can't be read may have any GPU type, so then none is called unknown.
     complete = found.all_readable and len(found.pools) == len(found.names["NodePool"])
     capacity = gpus_by_type(found.pools) if complete else {}
-    yield from QuotaTree(found.queues, found.known("Queue"), capacity).problems()
+    tree = QuotaTree(found.queues, found.known("Queue"), capacity)
+    yield from tree.problems()
+    settings = found.settings[0].value if found.settings else SchedulingPolicy()
+    yield from hours_problems(tree, settings.convergence)
     yield from _settings_problems(found)
     yield from type_weight_problems(found.settings, capacity)
     yield from host_share_problems(found.settings, found.known("NodePool"))

@@ -10,32 +10,23 @@ import msgspec
 
 from reconciler.documents.declarations import Declaration
 from reconciler.documents.inventory import NODES_MAX, NodePoolSpec, Pools
-from reconciler.documents.rate_cards import is_zone
-from reconciler.documents.recurrence import RecurrenceError, windows_of
+from reconciler.documents.repeats import LONGEST, repeat_problems, with_windows
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
-from solver.policy.reservation import DeclaredReservation, Repeat
-
-LONGEST = Duration(90 * 86_400_000)
-"""For how long a document may keep capacity: what is kept for ever is quota, or another pool."""
+from solver.policy.reservation import DeclaredReservation
 
 _COUNTED = {"gpuType": "gpu_type", "count": "count", "gpusPerNode": "gpus_per_node"}
 
 Reservations = Sequence[Declaration[DeclaredReservation]]
 
 
-def with_windows(document: Declaration[DeclaredReservation]) -> Declaration[DeclaredReservation]:
+def with_its_windows(document: Declaration[DeclaredReservation]) -> Declaration[DeclaredReservation]:
     """A document that repeats, with all its windows; as it is where its rule is wrong, which `reservation_problems` tells."""
-    value, repeat = document.value, document.value.repeat
-    if repeat is None or not is_zone(repeat.time_zone) or not repeat.duration:
+    value = document.value
+    if value.repeat is None:
         return document
-    try:
-        windows = windows_of(repeat.rule, value.start, repeat.duration, repeat.time_zone)
-    except RecurrenceError:
-        return document
-    found = msgspec.structs.replace(repeat, windows=windows)
-    return document.holding(msgspec.structs.replace(value, repeat=found))
+    return document.holding(msgspec.structs.replace(value, repeat=with_windows(value.repeat, value.start)))
 
 
 def reservation_problems(documents: Reservations, pools: Pools | None, queues: set[str] | None) -> Iterator[Problem]:
@@ -61,7 +52,7 @@ def _window_problems(document: Declaration[DeclaredReservation]) -> Iterator[Pro
         if has_end:
             fix = "Delete until: the rule says when the last window begins, and duration how long it lasts."
             yield document.problem(at, "choose-one", "until beside repeat", fix)
-        yield from _repeat_problems(document, value.repeat)
+        yield from repeat_problems(document, ("spec", "repeat"), value.repeat, value.start)
     elif not has_end:
         yield document.problem(("spec",), "missing-field", "it never ends", "Add until, or repeat.")
     elif value.until <= value.start:
@@ -69,22 +60,6 @@ def _window_problems(document: Declaration[DeclaredReservation]) -> Iterator[Pro
     elif value.until - value.start > LONGEST:
         message = f"it lasts for {Duration(value.until - value.start)}"
         yield document.problem(at, "wrong-window", message, f"Shorten it to {LONGEST} at most.")
-
-
-def _repeat_problems(document: Declaration[DeclaredReservation], repeat: Repeat) -> Iterator[Problem]:
-    if not is_zone(repeat.time_zone):
-        message = f"there is no time zone {repeat.time_zone}"
-        fix = "Write it as the IANA database does: Europe/Berlin."
-        yield document.problem(("spec", "repeat", "timeZone"), "unknown-time-zone", message, fix)
-    elif not 0 < repeat.duration <= LONGEST:
-        fix = f"Let it be more than nothing and at most {LONGEST}."
-        at: Path = ("spec", "repeat", "duration")
-        yield document.problem(at, "wrong-window", f"each window lasts for {repeat.duration}", fix)
-    elif not repeat.windows:
-        try:
-            windows_of(repeat.rule, document.value.start, repeat.duration, repeat.time_zone)
-        except RecurrenceError as error:
-            yield document.problem(("spec", "repeat", "rule"), "wrong-rule", str(error), error.fix)
 
 
 def _user_problems(document: Declaration[DeclaredReservation], queues: set[str] | None) -> Iterator[Problem]:

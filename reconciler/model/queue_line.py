@@ -1,10 +1,10 @@
-"""What a queue is guaranteed, holds and waits for of one type of GPUs, and of CPU and memory, as it is told."""
+"""What a queue is guaranteed, holds and waits for of one type of GPUs, and of CPU and memory, and in which hours, as it is told."""
 
 from __future__ import annotations
 
 from solver.model.cluster import GpuType
 from solver.model.document import Document
-from solver.model.quantities import Cpu, Memory, MilliGpu
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.policy.host_share import Resource
 
 
@@ -22,6 +22,20 @@ class QueueUser(Document, frozen=True, omit_defaults=False):
     held: MilliGpu
     waiting: MilliGpu
     past_gpu_hours: float = 0.0
+
+
+class HoursInForce(Document, frozen=True, omit_defaults=False):
+    """Which hours of a queue's quota are `open`, and from when on others are (`then`); null: from then on they stay as they are."""
+
+    open: tuple[str, ...]
+    changes_at: Instant | None
+    then: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        now = f"hours {', '.join(self.open)}" if self.open else "no hours open"
+        if self.changes_at is None:
+            return now
+        return f"{now} until {self.changes_at}, then {', '.join(self.then) or 'none'}"
 
 
 class QueueLine(Document, frozen=True, omit_defaults=False):

@@ -295,6 +295,22 @@ class RevisionReviewed(Document, frozen=True, omit_defaults=False):
     certificate: Certificate
 
 
+class WindowChange(Document, frozen=True, omit_defaults=False):
+    """A window of a Reservation, or of a queue's quota, in the week after the snapshot, that is new, gone, or another.
+
+    None: it is not there. `holds`: what it keeps, or which quota holds. `origin`: where it stands at the head, or where it stood.
+    """
+
+    window: str
+    start_before: Instant | None
+    until_before: Instant | None
+    holds_before: str | None
+    start_after: Instant | None
+    until_after: Instant | None
+    holds_after: str | None
+    origin: str = ""
+
+
 class Review(Document, frozen=True, omit_defaults=False):
     """The effect of a change. Jobs are all that are pending, and those that give something up, by name.
 
@@ -321,6 +337,7 @@ class Review(Document, frozen=True, omit_defaults=False):
     idle: tuple[IdleCatch, ...] = ()
     requeued: tuple[Requeued, ...] = ()
     host_queues: tuple[HostQueueChange, ...] = ()
+    windows: tuple[WindowChange, ...] = ()
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Review"] = "Review"
 

@@ -18,6 +18,7 @@ from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page
 from reconciler.web.queue_tree import queue_rows
 from solver.model.snapshot import Snapshot
+from solver.policy.windows import policy_at
 
 
 class ClusterPages:
@@ -51,11 +52,12 @@ class ClusterPages:
     def queues(self, request: Request) -> Response:
         """What each queue is guaranteed, holds and waits for."""
         revision, policy = self._services.policy()
-        holds = about(self._services.interventions.in_force(), "hold", "queue", self._services.clock.now())
+        now = self._services.clock.now()
+        holds = about(self._services.interventions.in_force(), "hold", "queue", now)
         views = queue_views(self._services.queue_uses(), holds)
         rights: Rights = request.state.rights
         may_hold = frozenset(rights.queues_for("operate"))
-        rows = queue_rows(views, policy)
+        rows = queue_rows(views, policy_at(policy, now))
         return page(request, "queues.html", rows=rows, revision=revision, may_hold=may_hold)
 
     def _summarised(self) -> ClusterSummary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +22,8 @@ from solver.placement.greedy import greedy
 from solver.placement.starts import JobStart
 from solver.plan.estimates import EarliestStart, EndUnknown
 from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
+from solver.policy.windows import policies_ahead
 from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.durations import Expected, expected, expected_of
 from solver.queueing.entry import may_borrow
@@ -30,7 +32,7 @@ from solver.queueing.loans import DocumentCalls, first_on, has_nothing_inside, l
 from solver.queueing.quota import lets_start
 from solver.queueing.strict_queues import behind_nobody
 from solver.quota.accounts import Accounts
-from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
+from solver.quota.entitlement import Charge, QuotaHeadroom, Shares, under_tree
 from solver.quota.fairshare import demand_of, with_fair_shares
 from solver.quota.lending import live_gpus
 from solver.quota.options import Option
@@ -49,6 +51,7 @@ class FutureState:
     `openings`: when further GPU types open to a job.
     `endless`: jobs that hold something for an unknown time, and `endless_holders` the same by name. `expected_ends`: which ends
     only history speaks for.
+    `changes`: which policies are to hold after this one, and from when, if it is to follow them; `changed`: in which queues.
     """
 
     policy: Policy
@@ -66,6 +69,8 @@ class FutureState:
     openings: list[Instant] = field(default_factory=list)
     expected: Expected = field(default_factory=dict)
     expected_ends: list[Instant] = field(default_factory=list)
+    changes: list[tuple[Instant, Policy]] = field(default_factory=list)
+    changed: dict[Instant, frozenset[QueueName]] = field(default_factory=dict)
     endless: Counter[tuple[frozenset[GpuType], bool]] = field(default_factory=Counter)
     _enough: CapacityPrefilter | None = field(init=False, default=None)
     _calls: DocumentCalls | None = field(init=False, default=None)
@@ -117,6 +122,12 @@ class FutureState:
             world._begin(start, begin, None if by_right else lent)
         return world
 
+    def expect_changes(self, until: Instant) -> Iterator[Instant]:
+        """Let the quota be what it is to be, and say when it changes up to an instant."""
+        self.changes = [change for change in policies_ahead(self.policy) if change[0] <= until]
+        self.changed = _changed_queues(self.policy)
+        return (at for at, _ in self.changes)
+
     def copy(self) -> FutureState:
         """An independent one at the same instant."""
         return replace(
@@ -128,6 +139,7 @@ class FutureState:
             ends=list(self.ends),
             openings=list(self.openings),
             expected_ends=list(self.expected_ends),
+            changes=list(self.changes),
             endless=Counter(self.endless),
         )
 
@@ -181,6 +193,7 @@ class FutureState:
 
     def round(self, now: Instant) -> tuple[JobStart, ...]:
         """The waiting jobs that start now."""
+        self._change_policy(now)
         if not self.waiting:
             return ()
         self._enough = self._enough or CapacityPrefilter(self.waiting, self.room)
@@ -230,6 +243,18 @@ class FutureState:
             for option in as_open_at(known.options, known.job, self.policy, now)
         )
 
+    def _change_policy(self, now: Instant) -> None:
+        """Let the quota hold that does so by now."""
+        passed = [policy for at, policy in self.changes if at <= now]
+        if not passed:
+            return
+        del self.changes[: len(passed)]
+        self.policy = passed[-1]
+        holders = (*self.holders.values(), *self.endless_holders.values())
+        held = ((known.job, self._charge_of(known.tasks)) for known in holders if known.charged)
+        shares = under_tree(self.shares_now(), QueueTree.of(self.policy), held, self.capacity)
+        self.accounts = Accounts.of(shares)
+
     def _known_ends(self) -> list[tuple[RunningAllocation, Instant]]:
         return [(self.holders[name], end) for end, name in self.ends]
 
@@ -272,9 +297,16 @@ class FutureState:
         self.expected_ends.append(start.after(duration))
         return start.after(duration)
 
-    def start_at(self, at: Instant) -> EarliestStart:
-        """What to say of a start at an instant: whether it takes history's word for an end before it."""
-        return EarliestStart(at, by_history=any(end <= at for end in self.expected_ends))
+    def start_at(self, at: Instant, queue: QueueName) -> EarliestStart:
+        """What to say of a start of a queue's job at an instant: whether it takes history's word for an end before it, and whether
+        another quota comes just then.
+        """
+        changed = self.changed.get(at, frozenset())
+        own = tuple(step for step in self.shares.tree.path(queue) if step in changed)
+        by_quota = (own or tuple(sorted(changed)))[:1]
+        return EarliestStart(
+            at, by_history=any(end <= at for end in self.expected_ends), quota_of=next(iter(by_quota), None)
+        )
 
     def _hold(self, name: JobName, holder: RunningAllocation, end: Instant | None, now: Instant) -> None:
         if end is None or end <= now:
@@ -353,3 +385,12 @@ class FutureState:
 def with_options(candidates: Iterable[StartCandidate]) -> list[tuple[Job, tuple[Option, ...]]]:
     """The jobs, each with its options, as they are counted and put in order."""
     return [(candidate.job, candidate.options) for candidate in candidates]
+
+
+def _changed_queues(policy: Policy) -> dict[Instant, frozenset[QueueName]]:
+    """Of which queues the quota changes, and when."""
+    found = defaultdict[Instant, set[QueueName]](set)
+    for queue in policy.queues:
+        for change in queue.ahead:
+            found[change.at].add(queue.name)
+    return {at: frozenset(queues) for at, queues in found.items()}

@@ -14,6 +14,7 @@ from typing import Final, Self, TypeVar, cast
 
 from solver.checker.dues import common_lines, guaranteed_lines
 from solver.checker.parts import Parted, parted
+from solver.checker.policy_in_force import policy_in_force
 from solver.checker.policy_index import PolicyIndex
 from solver.checker.run_times import Lives, lives_of
 from solver.model.cluster import DeviceId, Gpu, GpuType, MigInstance, Node, NodeName
@@ -22,10 +23,10 @@ from solver.model.kept_columns import KeptValues
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
-from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink, Step, Verdict, Withdraw
+from solver.plan.plan import Bind, Evict, Inadmissible, Nominate, Plan, Shrink, Step, Verdict, Waits, Withdraw
+from solver.plan.reasons import QuotaChanges
 from solver.policy.policy import Policy
 from solver.policy.tree import QuotaLine
-from solver.policy.windows import policy_at
 
 Kind = TypeVar("Kind", bound=Step)
 Part = TypeVar("Part")
@@ -129,7 +130,9 @@ class JudgedPlan:
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, plan: Plan) -> Self:
         """A plan for a snapshot under a policy."""
-        return cls(snapshot, plan, NodeIndex.latest(snapshot.nodes), PolicyIndex(policy_at(policy, snapshot.time)))
+        return cls(
+            snapshot, plan, NodeIndex.latest(snapshot.nodes), PolicyIndex(policy_in_force(policy, snapshot.time))
+        )
 
     @property
     def policy(self) -> Policy:
@@ -145,6 +148,16 @@ class JudgedPlan:
     def pending(self) -> tuple[Job, ...]:
         """Who holds nothing and wants to start."""
         return self.snapshot.pending
+
+    @cached_property
+    def refused(self) -> frozenset[JobName]:
+        """Who could not start however much were free, as the plan says: for ever, or until another quota holds."""
+        for_now = (
+            verdict.job
+            for verdict in self.verdicts(Waits)
+            if any(isinstance(reason, QuotaChanges) and reason.refused for reason in verdict.reasons)
+        )
+        return frozenset({*for_now, *(verdict.job for verdict in self.verdicts(Inadmissible))})
 
     @cached_property
     def held(self) -> dict[JobName, Charge]:

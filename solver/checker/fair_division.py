@@ -22,7 +22,6 @@ from solver.model.cluster import GpuType, Level, Node
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
 from solver.model.workload import GroupTopology, Job, QueueName, TaskGroup
-from solver.plan.plan import Inadmissible
 from solver.policy.tree import QuotaLine
 
 
@@ -171,7 +170,7 @@ class _Demand:
         """Who could start one day, as the plan says, and neither is held back nor was promised anything."""
         case = self.case
         on_hold = {queue.name for queue in case.policy.queues if queue.stop_policy != "None"}
-        out = {verdict.job for verdict in case.verdicts(Inadmissible)} | (case.promised.keys() - case.withdrawn)
+        out = case.refused | (case.promised.keys() - case.withdrawn)
         return [
             job
             for job in case.pending

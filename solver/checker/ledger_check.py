@@ -21,6 +21,7 @@ from solver.checker.dues import InsideLedger, guaranteed_lines
 from solver.checker.entry import is_firm
 from solver.checker.eviction_check import JudgedNomination, RunningJobs
 from solver.checker.lending import lent_at_most, weight
+from solver.checker.policy_in_force import policy_in_force
 from solver.checker.policy_index import PolicyIndex
 from solver.model.cluster import GpuType, NodeName
 from solver.model.inflight import Intent, Reservation
@@ -32,7 +33,7 @@ from solver.plan.plan import Bind, Certificate, Evict, Nominate, Plan, Repartiti
 from solver.plan.violation import Violation
 from solver.policy.policy import Policy
 from solver.policy.tree import QuotaLine
-from solver.policy.windows import policy_at
+from solver.policy.windows import changes_at
 
 Tasks = tuple[TaskPlacement, ...]
 Resource = Literal["cpu", "memory"]
@@ -133,7 +134,7 @@ class LedgerCheck:
     def _begin(self, snapshot: Snapshot) -> None:
         self._running: RunningJobs | None = None
         self._world, self._ground = snapshot, NodeIndex(snapshot.nodes)
-        self._lookup = PolicyIndex(policy_at(self._policy, snapshot.time))
+        self._lookup = PolicyIndex(policy_in_force(self._policy, snapshot.time))
         self._queues = HeldByQueues(self._lookup, guaranteed_lines(self._lookup, self._ground.capacity))
         self._shown = {job.name: job for job in snapshot.jobs}
         self._asked = defaultdict[JobName, list[Intent]](list)
@@ -157,20 +158,26 @@ class LedgerCheck:
     def change(self, patch: SnapshotPatch, unseen: Collection[JobName] = ()) -> None:
         """The world has become another, in which all that was held beside shows, as far as it lasts, but for jobs `unseen`.
 
-        Where nodes change, or what is kept of them, all is counted anew.
+        Where nodes change, or what is kept of them, or the quota that holds, all is counted anew.
         """
-        world = patched(self._world, patch)
-        if patch.nodes or patch.gone_nodes or world.in_flight.reservations != self._world.in_flight.reservations:
+        world, before = patched(self._world, patch), changes_at(self._policy, self._world.time)
+        is_other = before is not None and before <= world.time
+        if (
+            is_other
+            or patch.nodes
+            or patch.gone_nodes
+            or world.in_flight.reservations != self._world.in_flight.reservations
+        ):
             self._forget_but(unseen)
             self._begin(world)
             return
         asked_anew = {*patch.gone_intents, *(intent.id for intent in patch.intents)}
-        before = [intent for intent in self._world.in_flight.intents if intent.id in asked_anew]
-        touched = {intent.job for intent in (*patch.intents, *before)} | {job.name for job in patch.jobs}
+        asked = [intent for intent in self._world.in_flight.intents if intent.id in asked_anew]
+        touched = {intent.job for intent in (*patch.intents, *asked)} | {job.name for job in patch.jobs}
         touched |= {*patch.gone_jobs, *self._since, *self._asked_since}
         self._count(touched, -1)
         self._forget_but(unseen)
-        for intent in before:
+        for intent in asked:
             self._asked[intent.job].remove(intent)
         for intent in patch.intents:
             self._asked[intent.job].append(intent)

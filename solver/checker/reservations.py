@@ -24,7 +24,7 @@ from solver.model.quantities import Instant
 from solver.model.shape import Shape, beside_of
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.plan.plan import Bind, Inadmissible, Nominate, Reserve
+from solver.plan.plan import Bind, Nominate, Reserve
 from solver.plan.violation import Violation
 from solver.policy.tree import QuotaLine
 
@@ -143,11 +143,7 @@ class _Court:
     def _may_not_start(self, job: Job) -> bool:
         """Its queue is on hold, or it can't run under the policy as it is now: nobody is kept from what it may not have."""
         path = self.case.lookup.path(job.spec.queue)
-        return job.name in self._inadmissible or any(queue.stop_policy != "None" for queue in path)
-
-    @cached_property
-    def _inadmissible(self) -> frozenset[JobName]:
-        return frozenset(verdict.job for verdict in self.case.verdicts(Inadmissible))
+        return job.name in self.case.refused or any(queue.stop_policy != "None" for queue in path)
 
     def _is_outside(self, job: Job, task: TaskPlacement) -> bool:
         """A task that may not be there any more: nobody is kept from what its gang can't use."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solver.model.document import Document
 from solver.model.quantities import Duration, Instant
-from solver.model.workload import JobName
+from solver.model.workload import JobName, QueueName
 
 
 class Estimate(Document, frozen=True, tag_field="estimate"):
@@ -15,12 +15,14 @@ class EarliestStart(Estimate, frozen=True, tag="earliest-start"):
     """It could start at `at`, if what runs ends at its limit, what comes before it is served first, and nothing else arrives.
 
     `by_history`: and if jobs without a limit end when most of their queue and class did. `after_protection_of`: the job that is
-    evicted for it once nothing protects that any more, the last of several; by `at` it has had its time to leave.
+    evicted for it once nothing protects that any more, the last of several; by `at` it has had its time to leave. `quota_of`: a
+    queue whose quota becomes another at `at`.
     """
 
     at: Instant
     by_history: bool = False
     after_protection_of: JobName | None = None
+    quota_of: QueueName | None = None
 
     @property
     def to_the_second(self) -> Instant:
@@ -30,6 +32,8 @@ class EarliestStart(Estimate, frozen=True, tag="earliest-start"):
     def __str__(self) -> str:
         if self.after_protection_of is not None:
             return f"earliest start {self.to_the_second}, once {self.after_protection_of} may be evicted and has left"
+        if self.quota_of is not None:
+            return f"earliest start {self.to_the_second}, when the quota of queue {self.quota_of} changes"
         otherwise = ", or without one when most of its queue and class did" if self.by_history else ""
         return f"earliest start {self.to_the_second}, if what runs ends at its limit{otherwise}"
 

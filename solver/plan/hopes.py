@@ -21,6 +21,7 @@ from solver.plan.reasons import (
     NoRoomReason,
     Outranked,
     Protected,
+    QuotaChanges,
     QuotaMax,
     ReservedFor,
     StrictOrder,
@@ -40,7 +41,7 @@ def what_would_help(reasons: Iterable[AnyReason]) -> tuple[str, ...]:
 def _of_policy(reason: AnyReason) -> str:
     """What the queue's owners or those above it could change, or which jobs it waits for."""
     match reason:
-        case QuotaMax():
+        case QuotaMax() | QuotaChanges():
             return _of_max(reason)
         case StrictOrder(first=first):
             return f"{first} started"
@@ -85,7 +86,10 @@ def _of_protection(reason: Protected) -> str:
             )
 
 
-def _of_max(reason: QuotaMax) -> str:
+def _of_max(reason: QuotaMax | QuotaChanges) -> str:
+    if isinstance(reason, QuotaChanges):
+        before = f"to ask for no more than {reason.now} {reason.gpu_type} before {reason.at}"
+        return before if reason.refused and reason.now else ""
     would_be = MilliGpu(reason.used + reason.wanted)
     short, queue = f"{_lacking(would_be, reason.max)} {reason.unit}", reason.queue
     if reason.kept_back is not None:

@@ -61,6 +61,31 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
         return f"queue {self.queue} {held}; this job needs {self.wanted}"
 
 
+class QuotaChanges(Reason, frozen=True, tag="quota-changes"):
+    """From `at` on the quota of a queue on the job's path is another, and has room for it, inside guarantees if it is `guaranteed`.
+
+    `now`, `then`: that quota before and after; None: no max. `hours`: the windows that are open then; (): what the queue says
+    outside of them. `refused`: until then the job can't start at all, however much is free.
+    """
+
+    queue: QueueName
+    gpu_type: GpuType
+    at: Instant
+    what: Literal["guaranteed", "max"]
+    now: MilliGpu | None = None
+    then: MilliGpu | None = None
+    hours: tuple[str, ...] = ()
+    origin: str = ""
+    refused: bool = False
+
+    def __str__(self) -> str:
+        before, after = ("none" if milli is None else str(milli) for milli in (self.now, self.then))
+        hours = f"; hours {', '.join(self.hours)}" if self.hours else ""
+        changes = f"the quota of queue {self.queue} changes at {self.at}: {self.what} {after} {self.gpu_type} in place of {before}"
+        until = "; the job can't start before" if self.refused else ""
+        return f"{changes}{hours}{at(self.origin)}{until}"
+
+
 class StrictOrder(Reason, frozen=True, tag="strict-order"):
     """The job's queue is strict, and one that comes before it there waits for what this one would take. `by`: its order."""
 
@@ -429,6 +454,7 @@ class RoundCutShort(Reason, frozen=True, tag="round-cut-short"):
 
 AnyReason = (
     QuotaMax
+    | QuotaChanges
     | StrictOrder
     | UserShare
     | HeldReason

@@ -9,7 +9,7 @@ import msgspec
 
 from solver.model.cluster import GpuType
 from solver.model.document import Document, digest
-from solver.model.quantities import Duration, Memory, MilliGpu
+from solver.model.quantities import Duration, Instant, Memory, MilliGpu
 from solver.model.workload import (
     INTERACTIVE_TIME_LIMIT,
     Job,
@@ -25,6 +25,7 @@ from solver.policy.host_share import HostQuota, HostShare, Resource, resource_of
 from solver.policy.images import ImagePolicy
 from solver.policy.node_requests import Provisioning
 from solver.policy.ordering import Ordering
+from solver.policy.repeat import Repeat
 from solver.policy.reservation import DeclaredReservation
 from solver.policy.type_weights import GpuTypeWeight, by_name
 from solver.policy.user_shares import UserShares
@@ -64,6 +65,40 @@ class Quota(Document, frozen=True):
     lendable: MilliGpu | None = None
     origin: str = ""
     shared: bool = False
+
+
+class QuotaRow(Document, frozen=True):
+    """What holds of one GPU type in place of a Quota's fields; None: as that says."""
+
+    gpu_type: GpuType
+    guaranteed: MilliGpu | None = None
+    max: MilliGpu | None = None
+    per_user: MilliGpu | None = None
+    lendable: MilliGpu | None = None
+    origin: str = ""
+
+
+class QuotaHours(Document, frozen=True):
+    """Windows that come again, in which a queue has another quota: what `quota` and `weight` say holds while one is open.
+
+    A row takes the place of that of the same GPU type, field by field; what is unset stays as the queue says it.
+    """
+
+    name: str
+    start: Instant = msgspec.field(name="from")
+    repeat: Repeat
+    quota: tuple[QuotaRow, ...] = ()
+    weight: int | None = None
+    origin: str = ""
+
+
+class QuotaChange(Document, frozen=True):
+    """What a queue is to have from an instant on: all its rows and its weight. `hours`: the windows that are open then."""
+
+    at: Instant
+    quota: tuple[Quota, ...]
+    weight: int
+    hours: tuple[str, ...] = ()
 
 
 UnlistedNamespaces = Literal["allowed", "refused"]
@@ -135,7 +170,9 @@ class Queue(Document, frozen=True):
     `reclaim_below`: its jobs take what others hold above their fair shares, where that is of a value below this and below theirs;
     unset: as the queue above says, at the top nothing. `pools`: the only pools that its jobs, and those below it, may be on;
     unset: any that the queue above may use. `users`: whether its users share it fairly; unset: as the queue above says, at the top
-    they do not.
+    they do not. `hours`: windows in which its quota is another. In a policy as it stands at an instant
+    (policy/windows) there are none, `quota` and `weight` are what they come to, `in_hours` which of them are open, and `ahead` what
+    the quota is to be.
     """
 
     name: QueueName
@@ -157,6 +194,9 @@ class Queue(Document, frozen=True):
     reclaimed_for: Reclaim | None = None
     reclaim_below: int | None = None
     users: UserShares | None = None
+    hours: tuple[QuotaHours, ...] = ()
+    ahead: tuple[QuotaChange, ...] = ()
+    in_hours: tuple[str, ...] = ()
 
     def host_quota_for(self, resource: Resource) -> HostQuota | None:
         """The entry for CPU or memory, if there is one."""
@@ -323,12 +363,23 @@ class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
 
     @cached_property
     def repeats(self) -> bool:
-        """Whether any Reservation document repeats, so that the policy of a round depends on its time (policy/windows)."""
-        return any(known.repeat is not None for known in self.reservations)
+        """Whether any document repeats, so that the policy of a round depends on its time (policy/windows)."""
+        return any(known.repeat is not None for known in self.reservations) or bool(self.quota_edges)
+
+    @cached_property
+    def quota_edges(self) -> tuple[Instant, ...]:
+        """When windows of quota begin and end, in order."""
+        windows = (window for queue in self.queues for hours in queue.hours for window in hours.repeat.windows)
+        return tuple(sorted({at for window in windows for at in (window.start, window.until)}))
+
+    @cached_property
+    def quota_changes(self) -> tuple[Instant, ...]:
+        """The same, and when the quota is another of a policy that stands at an instant, in order."""
+        return tuple(sorted({*self.quota_edges, *(change.at for queue in self.queues for change in queue.ahead)}))
 
     @cached_property
     def standing(self) -> dict[tuple[int, ...], Policy]:
-        """What it came to lately, by how many windows of each document were over (policy/windows)."""
+        """What it came to lately, by how many windows were over, or had begun (policy/windows)."""
         return {}
 
     def queue(self, name: str) -> Queue | None:
@@ -431,6 +482,7 @@ def _sorted_inside(queue: Queue) -> Queue:
     return msgspec.structs.replace(
         queue,
         quota=tuple(sorted(queue.quota, key=lambda entry: entry.gpu_type)),
+        hours=tuple(sorted(map(_hours_sorted_inside, queue.hours), key=lambda known: known.name)),
         host_quota=tuple(sorted(queue.host_quota, key=resource_of)),
         pools=None if queue.pools is None else tuple(sorted(queue.pools)),
         priority_classes=None if classes is None else tuple(sorted(classes)),
@@ -440,6 +492,10 @@ def _sorted_inside(queue: Queue) -> Queue:
             tuple(sorted(map(_namespace_sorted_inside, queue.access.namespaces), key=lambda entry: entry.title)),
         ),
     )
+
+
+def _hours_sorted_inside(hours: QuotaHours) -> QuotaHours:
+    return msgspec.structs.replace(hours, quota=tuple(sorted(hours.quota, key=lambda entry: entry.gpu_type)))
 
 
 def _namespace_sorted_inside(entry: NamespaceAccess) -> NamespaceAccess:
@@ -479,6 +535,10 @@ def _without_origins(policy: Policy) -> Policy:
             ),
             quota=tuple(map(bare, queue.quota)),
             host_quota=tuple(msgspec.structs.replace(entry, origin="") for entry in queue.host_quota),
+            hours=tuple(
+                msgspec.structs.replace(known, origin="", quota=tuple(map(bare, known.quota))) for known in queue.hours
+            ),
+            ahead=tuple(msgspec.structs.replace(known, quota=tuple(map(bare, known.quota))) for known in queue.ahead),
         )
         for queue in policy.queues
     )

@@ -9,32 +9,13 @@ import msgspec
 from solver.model.cluster import GpuType, NodeName
 from solver.model.document import Document
 from solver.model.inflight import declared_holder
-from solver.model.quantities import Duration, Instant
+from solver.model.quantities import Instant
 from solver.model.workload import JobName, QueueName
 from solver.policy.harm import Evictable
+from solver.policy.repeat import Repeat, RepeatedWindow
 
 _AT = "@"
 """Between the name of a document and the begin of one of its windows. No name of a document has one."""
-
-
-class ReservedWindow(Document, frozen=True):
-    """One time for which a document that repeats keeps its capacity."""
-
-    start: Instant = msgspec.field(name="from")
-    until: Instant
-
-
-class Repeat(Document, frozen=True):
-    """How a document repeats: by the `rule` of RFC 5545, in the hours of a zone, for a `duration` each time.
-
-    `windows`: what the rule comes to, in order, none beside another. They are worked out where documents are read, so that rounds
-    need neither a calendar nor a database of time zones.
-    """
-
-    rule: str
-    duration: Duration
-    time_zone: str
-    windows: tuple[ReservedWindow, ...] = ()
 
 
 class DeclaredReservation(Document, frozen=True):
@@ -85,7 +66,7 @@ class DeclaredReservation(Document, frozen=True):
         for window in self.repeat.windows:
             yield self.during(window)
 
-    def during(self, window: ReservedWindow) -> DeclaredReservation:
+    def during(self, window: RepeatedWindow) -> DeclaredReservation:
         """What it keeps in one window, under a name that stays the same from round to round."""
         name = f"{self.name}{_AT}{window.start}"
         return msgspec.structs.replace(self, name=name, start=window.start, ends=window.until, repeat=None)

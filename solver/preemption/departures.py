@@ -18,6 +18,7 @@ from solver.model.workload import JobName, QueueName
 from solver.policy.harm import Convergence, Rule
 from solver.policy.policy import Policy, PriorityClass
 from solver.policy.tree import QueueTree, QuotaLine
+from solver.policy.windows import policy_at
 from solver.preemption.eviction_rules import EvictionRules
 from solver.queueing.entry import draining
 from solver.queueing.loans import ends_by, loans_in
@@ -209,8 +210,10 @@ def clocks_of(snapshot: Snapshot, policy: Policy, commit: str) -> tuple[Converge
     """The clocks that run from now on, of those that ran before and for limits that `commit` is the first to break.
 
     A limit lowered again has a clock of its own, and the first keeps its deadline; a limit raised in part keeps the
-    deadline too; one that is kept again, or that nobody is made to leave for, has no clock.
+    deadline too; one that is kept again, or that nobody is made to leave for, has no clock. A limit that falls at the end of a
+    window begins to count with the first snapshot after that.
     """
+    policy = policy_at(policy, snapshot.time)
     tree = QueueTree.of(policy)
     shares = shares_of(snapshot, tree)
     running: list[ConvergenceClock] = []

@@ -10,7 +10,7 @@ from solver.model.cluster import GpuType, NodeName
 from solver.model.quantities import Duration
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot
-from solver.model.workload import QueueName, TaskPlacement
+from solver.model.workload import Job, QueueName, TaskPlacement
 from solver.policy.precedence import Precedence
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import TypeWeights
@@ -18,9 +18,10 @@ from solver.quota.dominance import ClusterTotals
 from solver.quota.guarantees import common_limits, guarantees
 from solver.quota.held_use import NEVER, HeldByLines, HeldUse
 from solver.quota.host_dues import HostDues
-from solver.quota.lending import Lending, Weights, lending_of
+from solver.quota.lending import Lending, Weights, kept_back, lending_of
 from solver.quota.usage import gpus_of_users, gpus_on_average
 from solver.quota.users import UserCaps, UserLine, user_caps_of
+from solver.quota.users import under_tree as users_under_tree
 
 Charge = Mapping[GpuType, int]
 """Milli-GPU by type: what a gang costs its queue."""
@@ -134,6 +135,23 @@ def shares_of(snapshot: Snapshot, tree: QueueTree, kept: RoundCache | None = Non
         common=common,
         inside_common=inside_lines(tree, common, used) if common else {},
     )
+
+
+def under_tree(shares: Shares, tree: QueueTree, held: Iterable[tuple[Job, Charge]], live: Charge) -> Shares:
+    """The shares of a tree with another quota, beside the same use. `held`: by which jobs; `live`: what can be divided now."""
+    guaranteed = guarantees(tree, shares.cluster.gpus)
+    kept, common = kept_back(tree, guaranteed), common_limits(tree, guaranteed)
+    changed = replace(
+        shares,
+        tree=tree,
+        guaranteed=guaranteed,
+        max=queue_limits_of(tree),
+        users=users_under_tree(shares.users, tree, held),
+        lending=Lending(kept, (shares.lending.capacity or live) if kept else {}),
+        fair={},
+        common=common,
+    )
+    return changed.holding(shares.used)
 
 
 def queue_limits_of(tree: QueueTree) -> dict[QuotaLine, int]:

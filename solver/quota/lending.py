@@ -35,14 +35,19 @@ class Lending:
 
 def lending_of(snapshot: Snapshot, tree: QueueTree, guaranteed: Mapping[QuotaLine, int]) -> Lending:
     """What the queues of a policy keep back of what they are guaranteed."""
+    kept = kept_back(tree, guaranteed)
+    return Lending(kept, _there(snapshot) if kept else {})
+
+
+def kept_back(tree: QueueTree, guaranteed: Mapping[QuotaLine, int]) -> dict[QuotaLine, int]:
+    """Milli-GPU of every line that keeps back any."""
     stated = {
         QuotaLine(queue.name, entry.gpu_type): entry.lendable
         for queue in tree.by_name.values()
         for entry in queue.quota
         if entry.lendable is not None
     }
-    kept = {line: back for line, lendable in sorted(stated.items()) if (back := guaranteed.get(line, 0) - lendable) > 0}
-    return Lending(kept, _there(snapshot) if kept else {})
+    return {line: back for line, lendable in sorted(stated.items()) if (back := guaranteed.get(line, 0) - lendable) > 0}
 
 
 def live_gpus(snapshot: Snapshot, kept: RoundCache | None = None) -> dict[GpuType, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from solver.model.cluster import GpuType
@@ -43,8 +43,8 @@ CapLine = UserLine | HostLine
 class UserCaps:
     """`cap`: the most milli-GPU one user may hold, for queues and types that say so. `host_max`: the most CPU and memory of queues
     that say so; `host_cap`: that of one user there. `sharing`: queues without others below them whose users share them fairly.
-    `used`: what each user holds in queues with a cap or that share, and what each queue with a `host_max`, now. `before`: what users
-    of `sharing` queues have held on average, in milli-GPU.
+    `used`: what each user holds in queues with a cap or that share, and what each queue with a `host_max`, now. `before`: what
+    users of `sharing` queues have held on average, in milli-GPU.
     """
 
     tree: QueueTree
@@ -128,12 +128,7 @@ def beside_least(spec: JobSpec) -> HostUse:
 
 def user_caps_of(snapshot: Snapshot, tree: QueueTree) -> UserCaps:
     """The caps of a policy, and what running jobs hold against them."""
-    cap = {
-        (queue.name, entry.gpu_type): entry.per_user
-        for queue in tree.by_name.values()
-        for entry in queue.quota
-        if entry.per_user is not None
-    }
+    cap = _caps(tree)
     host_max = {
         HostLine(queue.name, resource_of(entry)): int(entry.max)
         for queue in tree.by_name.values()
@@ -152,6 +147,26 @@ def user_caps_of(snapshot: Snapshot, tree: QueueTree) -> UserCaps:
     for line, amount in _host_use(snapshot, caps) if caps.limits_host else ():
         used[line] = used.get(line, 0) + amount
     return caps
+
+
+def under_tree(caps: UserCaps, tree: QueueTree, held: Iterable[tuple[Job, Mapping[GpuType, int]]]) -> UserCaps:
+    """The caps of a tree with another quota of GPUs, and what is held against them; CPU and memory are as before."""
+    used: dict[CapLine, int] = {line: milli for line, milli in caps.used.items() if isinstance(line, HostLine)}
+    changed = replace(caps, tree=tree, cap=_caps(tree), used=used)
+    for job, charge in held if changed.cap or changed.sharing else ():
+        for line in (*changed.lines(job, charge), *changed.uncapped(job, charge)):
+            used[line] = used.get(line, 0) + charge[line.gpu_type]
+    return changed
+
+
+def _caps(tree: QueueTree) -> dict[tuple[QueueName, GpuType], int]:
+    """What each single user may hold, by queue and type."""
+    return {
+        (queue.name, entry.gpu_type): entry.per_user
+        for queue in tree.by_name.values()
+        for entry in queue.quota
+        if entry.per_user is not None
+    }
 
 
 def _use_by_user(snapshot: Snapshot, tree: QueueTree) -> dict[UserLine, int]:

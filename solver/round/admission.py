@@ -27,7 +27,7 @@ from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.plan.mig_reasons import MigHasNoPeers
 from solver.plan.reason import HostResource
-from solver.plan.reasons import AnyReason, BeyondGuarantee, HeldReason, QuotaMax
+from solver.plan.reasons import AnyReason, BeyondGuarantee, HeldReason, QuotaChanges, QuotaMax
 from solver.plan.refusals import (
     AboveMax,
     ClassNotAllowed,
@@ -40,26 +40,30 @@ from solver.plan.refusals import (
     UnknownName,
 )
 from solver.policy.policy import Policy, SloClass
-from solver.policy.tree import QueueTree
+from solver.policy.tree import QueueTree, QuotaLine
 from solver.policy.type_weights import weights_of
+from solver.policy.windows import kinds_ahead
 from solver.queueing.entry import barred, closed_to, on_hold, open_to
 from solver.quota.entitlement import Shares, shares_of
 from solver.quota.lending import Weights
 from solver.quota.options import OPTIONS_MAX, Option, options_of, served_alike
 from solver.quota.users import beside_least
 from solver.round.guarantees import host_max
+from solver.round.quota_changes import change_of
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
     """Either the options that could be served one day, or the reasons why there are none.
 
-    `holds`: the queues on its path that start nothing for now.
+    `holds`: the queues on its path that start nothing for now. `later`: by when its quota is to be another, under which it could be
+    served.
     """
 
     options: tuple[Option, ...]
     reasons: tuple[AnyReason, ...] = ()
     holds: tuple[HeldReason, ...] = ()
+    later: QuotaChanges | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,25 @@ class Gate:
         usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
         reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))
         holds = tuple(HeldReason(queue.name, queue.origin) for queue in on_hold(self.shares.tree, job.spec.queue))
-        return Admission(usable, reasons, holds)
+        return Admission(usable, reasons, holds, self._later(job, reasons))
+
+    def _later(self, job: Job, reasons: Iterable[AnyReason]) -> QuotaChanges | None:
+        """The change of quota after which a job is not refused any more."""
+        by = next((reason for reason in reasons if isinstance(reason, AboveMax | BeyondGuarantee)), None)
+        for at, then in self._ahead if by is not None else ():
+            if by is not None and then.admit(job).options:
+                line, of_max = QuotaLine(by.queue, by.gpu_type), isinstance(by, AboveMax)
+                now, later = (
+                    (known.max if of_max else known.guaranteed).get(line) for known in (self.shares, then.shares)
+                )
+                return change_of(line, at, self.policy, now=now, then=later, of_max=of_max, refused=True)
+        return None
+
+    @cached_property
+    def _ahead(self) -> list[tuple[Instant, Gate]]:
+        """The gate under what the policy is to be."""
+        later = ((at, replace(self._emptied, policy=then)) for at, then in kinds_ahead(self.policy))
+        return [(at, Gate(emptied, RoundCache())) for at, emptied in later]
 
     def _options_of(self, job: Job) -> tuple[Option, ...]:
         known = self.policy.priority_class(job)

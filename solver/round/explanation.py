@@ -140,9 +140,16 @@ class RoundExplanation:
             if job.name in said:
                 yield said[job.name]
             elif job.phase == "pending":
-                yield Inadmissible(job.name, job.spec.queue, self.admissions[job.name].reasons)
+                yield self._refused(job)
             else:
                 yield Runs(job.name, job.spec.queue, grows.get(job.name, MilliGpu(0)), *self._notice(job, called))
+
+    def _refused(self, job: Job) -> Verdict:
+        """A job that can't start however much is free: for ever, or until its queue has another quota."""
+        admission = self.admissions[job.name]
+        if admission.later is not None:
+            return Waits(job.name, job.spec.queue, (admission.later,))
+        return Inadmissible(job.name, job.spec.queue, admission.reasons)
 
     def _notice(self, job: Job, called: Loans) -> tuple[Instant, JobName] | tuple[()]:
         """When a job will be asked to leave what a document keeps, and which; () where it ends before, or nothing keeps it."""

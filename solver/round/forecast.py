@@ -44,8 +44,9 @@ def estimates(
     opens = {fallback_opens(c.job, world.policy) for c in first if _waits_for_first_type(c)}
     over = {reservation.until for reservation in world.declared if reservation.until is not None}
     known = {name: start for name, start in later.items() if start.gone is not None}
-    world.openings = sorted(opens | over | {start.gone for start in known.values() if start.gone is not None})
     horizon = world.policy.scheduling.eta_horizon
+    quotas = set(world.expect_changes(now.after(horizon)))
+    world.openings = sorted(opens | over | quotas | {start.gone for start in known.values() if start.gone is not None})
     found: dict[JobName, EarliestStart] = {}
     for at in world.instants(now.after(horizon)):
         if not world.waiting:
@@ -54,9 +55,10 @@ def estimates(
             if start.gone == at and _begins(world, start, at):
                 found[name] = EarliestStart(at, after_protection_of=start.last)
         for begun in world.round(at):
-            found[begun.candidate.job.name] = world.start_at(at)
+            found[begun.candidate.job.name] = world.start_at(at, begun.queue)
+    queue_of = {candidate.job.name: candidate.job.spec.queue for candidate in first}
     for name, reservation in held.items():
-        kept = world.start_at(reservation.start)
+        kept = world.start_at(reservation.start, queue_of[name])
         found[name] = min(found.get(name, kept), kept, key=_at)
     otherwise = (
         BeyondHorizon(horizon) if world.ends or world.openings else NoEndHelps(partitioned=bool(world.policy.mig))

@@ -41,6 +41,7 @@ from solver.quota.options import Option
 from solver.quota.users import HostLine, UserLine, UserRoom, beside_least
 from solver.round.admission import Admission
 from solver.round.guarantees import entitled_first, fragmented, host_max, host_not_lent, not_lent, with_share
+from solver.round.quota_changes import QuotaAhead
 from solver.round.shortage import Shortage
 from solver.round.user_reasons import UserReasons
 
@@ -68,6 +69,7 @@ class Waiting:
     _room: Shortage = field(init=False)
     _carried: HostShares = field(init=False)
     _host: HostDues = field(init=False)
+    _ahead: QuotaAhead = field(init=False)
     _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _lacking: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class Waiting:
         self._lines, self._room = Lines(self.candidates), Shortage(self.after)
         self._carried = HostShares.of(self.after.nodes, self.policy.scheduling.host_share)
         self._host = self.shares.host.after(alone_among(self.starts))
+        self._ahead = QuotaAhead(self.policy, self._headroom)
         for number, start in enumerate(self.starts):
             self._starts_of_queue[start.queue].add(number)
             for gpu_type in start.charge:
@@ -126,6 +129,7 @@ class Waiting:
             yield from fragmented(candidate, constraints, self._headroom)
         yield from with_share(candidate, constraints, self._headroom, self._carried)
         yield from entitled_first(candidate, constraints, self._headroom)
+        yield from self._ahead.of(candidate)
 
     def _constraints(
         self,

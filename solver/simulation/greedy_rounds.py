@@ -15,6 +15,7 @@ from solver.model.workload import JobName
 from solver.placement.starts import JobStart
 from solver.plan.plan import Repartition
 from solver.policy.policy import Policy
+from solver.policy.windows import policy_at
 from solver.queueing.demand import in_order
 from solver.queueing.fallback import fallback_opens
 from solver.queueing.pools import with_pool_limits
@@ -33,6 +34,7 @@ class GreedyRounds:
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy) -> GreedyRounds:
         """The world of a snapshot in which nothing is being asked for but what is promised."""
+        policy = policy_at(policy, snapshot.time)
         snapshot = with_pool_limits(snapshot, policy)
         shares, admissions = standing(snapshot, policy)
         promised = {intent.job for intent in snapshot.in_flight.nominations}
@@ -46,7 +48,8 @@ class GreedyRounds:
         world.reservations = {known.holder: known for known in reserved if known.holder in names}
         opens = {fallback_opens(candidate.job, policy) for candidate in waiting}
         over = {known.until for known in world.declared if known.until is not None}
-        world.openings = sorted(at for at in opens | over if at > snapshot.time)
+        quotas = set(world.expect_changes(snapshot.time.after(policy.scheduling.eta_horizon)))
+        world.openings = sorted(at for at in opens | over | quotas if at > snapshot.time)
         return cls(world, room, set(world.holders))
 
     def rounds(self, instants: Iterable[Instant]) -> Iterator[tuple[Instant, tuple[JobStart, ...]]]:

@@ -20,10 +20,11 @@ from solver.model.workload import JobName
 from solver.plan.plan import Evict, Plan, Release, Shrink
 from solver.policy.policy import Policy
 from solver.policy.tree import QueueTree, QuotaLine
+from solver.policy.windows import changes_at, policy_at
 from solver.preemption.departures import clocks_of
 from solver.queueing.durations import expected, expected_of
 from solver.queueing.fallback import fallback_opens
-from solver.quota.entitlement import use_by_line
+from solver.quota.entitlement import queue_limits_of, use_by_line
 from solver.round.solve import solve
 from solver.round.steps import bind_of
 from solver.simulation.greedy_rounds import GreedyRounds
@@ -113,7 +114,6 @@ class _Future(Replay):
     given_up: list[GivenUp] = field(default_factory=list)
     over: dict[QuotaLine, int] = field(default_factory=dict)
     broken: dict[QuotaLine, Instant | None] = field(default_factory=dict)
-    limits: dict[QuotaLine, int] = field(default_factory=dict)
     looked_at: set[Instant] = field(default_factory=set)
     more: bool = False
     held: int = 0
@@ -128,12 +128,11 @@ class _Future(Replay):
         self._reserved = {known.holder: known for known in in_flight.reservations}
         self._mig_changes = list(in_flight.counters)
         self._take_over()
-        lines = (
-            (QuotaLine(queue.name, entry.gpu_type), entry.max) for queue in self.policy.queues for entry in queue.quota
-        )
-        self.limits = {line: limit for line, limit in lines if limit is not None}
-        used = use_by_line(self._seen(now), QueueTree.of(self.policy))
-        self.over = {line: used[line] - limit for line, limit in self.limits.items() if used.get(line, 0) > limit}
+        tree = QueueTree.of(policy_at(self.policy, now))
+        used = use_by_line(self._seen(now), tree)
+        self.over = {
+            line: used[line] - most for line, most in queue_limits_of(tree).items() if used.get(line, 0) > most
+        }
         self.broken = dict.fromkeys(self.over)
         self.looked_at = {clock.deadline for clock in self.clocks if clock.deadline <= now}
         self._make_true(plan, now)
@@ -182,14 +181,17 @@ class _Future(Replay):
         return until
 
     def _next_due(self, now: Instant) -> Instant | None:
-        """When a job is known to have to leave next: a limit is to be kept, or as many left as may in one round."""
+        """When a job may have to leave next: a limit is to be kept, another quota holds, or as many left as may in one round."""
         earliest = now.after(self.cadence)
         due = [max(clock.deadline, earliest) for clock in self.clocks if clock.deadline not in self.looked_at]
+        changes = changes_at(self.policy, now)
+        due += [max(changes, earliest)] if changes is not None else []
         return min((*due, earliest) if self.more else due, default=None)
 
     def _is_open(self) -> bool:
         """Something may still start, or be made to leave."""
-        return any(job.phase == "pending" for job in self._live.values()) or None in self.broken.values()
+        waits = any(job.phase == "pending" for job in self._live.values())
+        return waits or None in self.broken.values() or bool(self.policy.quota_edges)
 
     def _hold(self, now: Instant) -> None:
         self.count, self.held = self.count + 1, self.held + 1
@@ -219,8 +221,9 @@ class _Future(Replay):
         self.more = most is not None and len({step.job for step in steps if isinstance(step, Evict | Shrink)}) >= most
 
     def _note_kept(self, used: Mapping[QuotaLine, int], now: Instant) -> None:
+        limits = queue_limits_of(QueueTree.of(policy_at(self.policy, now))) if self.broken else {}
         for line, since in self.broken.items():
-            over = used.get(line, 0) > self.limits[line]
+            over = line in limits and used.get(line, 0) > limits[line]
             self.broken[line] = None if over else (since or now)
 
     def _seen(self, now: Instant) -> Snapshot:

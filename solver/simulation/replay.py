@@ -33,7 +33,7 @@ from solver.policy.policy import Policy
 from solver.policy.precedence import shared_by_users, waiting_since
 from solver.policy.reclaim import budgets_hold_for, preempts_from, reclaim_within
 from solver.policy.tree import QueueTree
-from solver.policy.windows import policy_at
+from solver.policy.windows import changes_at, policy_at
 from solver.queueing.costs import near, ran_ms
 from solver.queueing.durations import HISTORY_JOBS, quantiles
 from solver.queueing.fallback import fallback_opens
@@ -117,6 +117,7 @@ class Replay:
         times += self._next_loans(earliest)
         times += self._next_overdue(earliest)
         times += self._next_preemptors(earliest)
+        times += self._next_quota(earliest)
         if self._promises:
             times.append(earliest)
         times += self._next_turn(earliest)
@@ -141,6 +142,13 @@ class Replay:
             at = preempts_from(self.policy, tree, job) if job.phase == "pending" else None
             if at is not None and at >= earliest:
                 yield at
+
+    def _next_quota(self, earliest: Instant) -> Iterator[Instant]:
+        """When a queue has another quota, while jobs wait; also since the last round."""
+        waits = self.policy.repeats and any(job.phase == "pending" for job in self._live.values())
+        at = changes_at(self.policy, Instant(max(0, earliest - self.cadence))) if waits else None
+        if at is not None:
+            yield at
 
     def _next_turn(self, earliest: Instant) -> Iterator[Instant]:
         """When a job may have its turn, though nothing happens."""

@@ -12,7 +12,7 @@ import yaml
 
 from reconciler.control.lending import with_lent
 from reconciler.documents.guard import LOADER
-from reconciler.documents.recurrence import windows_of
+from reconciler.documents.repeats import with_windows
 from solver.model.amounts import read_amounts
 from solver.model.cluster import DeviceId, Gpu, GpuType, Links, MigInstance, Node, NodeName
 from solver.model.document import from_builtins, to_builtins
@@ -329,7 +329,9 @@ def _queue(written: dict[str, Any]) -> Queue:
         "quota": [row for row in rows if "resource" not in row],
         "hostQuota": [row for row in rows if "resource" in row],
     }
-    return from_builtins({**written, **apart}, Queue)
+    queue = from_builtins({**written, **apart}, Queue)
+    hours = (msgspec.structs.replace(known, repeat=with_windows(known.repeat, known.start)) for known in queue.hours)
+    return msgspec.structs.replace(queue, hours=tuple(hours))
 
 
 def _reservation(written: dict[str, Any]) -> DeclaredReservation:
@@ -337,10 +339,7 @@ def _reservation(written: dict[str, Any]) -> DeclaredReservation:
     known = from_builtins(written, DeclaredReservation)
     if known.repeat is None:
         return known
-    rule, duration, zone = known.repeat.rule, known.repeat.duration, known.repeat.time_zone
-    windows = windows_of(rule, known.start, duration, zone)
-    repeat = msgspec.structs.replace(known.repeat, windows=windows)
-    return msgspec.structs.replace(known, repeat=repeat)
+    return msgspec.structs.replace(known, repeat=with_windows(known.repeat, known.start))
 
 
 def _policy(written: dict[str, Any]) -> Policy:

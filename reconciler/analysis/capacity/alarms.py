@@ -26,6 +26,7 @@ from solver.plan.reasons import HeldReason, QuotaMax
 from solver.policy.policy import Policy
 from solver.policy.precedence import waiting_since
 from solver.policy.tree import QueueTree
+from solver.policy.windows import policy_at
 from solver.quota.entitlement import gpus_by_type, use_by_line
 from solver.quota.guarantees import guarantees
 
@@ -109,7 +110,8 @@ class WaitAlarms:
 
     def _inside(self) -> Iterator[tuple[Job, GpuType]]:
         """Each counts for those that wait for a shorter time: not more lie inside than the guarantee has room for."""
-        tree, capacity = QueueTree.of(self.policy), gpus_by_type(self.snapshot)
+        policy = policy_at(self.policy, self.snapshot.time)
+        tree, capacity = QueueTree.of(policy), gpus_by_type(self.snapshot)
         left = dict(guarantees(tree, capacity))
         for line, milli in use_by_line(self.snapshot, tree).items():
             left[line] = left.get(line, 0) - milli

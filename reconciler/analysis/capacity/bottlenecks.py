@@ -22,6 +22,7 @@ from solver.plan.reasons import (
     NoRoomReason,
     Outranked,
     Protected,
+    QuotaChanges,
     QuotaMax,
     ReservedFor,
     StrictOrder,
@@ -114,6 +115,8 @@ def _of_quota(reason: AnyReason, spec: JobSpec) -> Bottleneck | None:
         case QuotaMax(queue=queue, user=user, kept_back=kept_back):
             which = "lendable" if kept_back is not None else "perUser" if user is not None else "max"
             return Bottleneck("quota", f"{which} of queue {queue}", types_of(spec))
+        case QuotaChanges(queue=queue, gpu_type=gpu_type, what=what, refused=True):
+            return Bottleneck("quota", f"{what} of queue {queue}", (gpu_type,))
         case BeyondGuarantee(queue=queue, gpu_type=gpu_type):
             return Bottleneck("quota", f"guaranteed of queue {queue}", (gpu_type,))
         case EntitledDemandFirst(gpu_type=gpu_type):

@@ -19,6 +19,7 @@ from reconciler.model.review_findings import (
     QueueChange,
     QueueWaits,
     Review,
+    WindowChange,
 )
 from reconciler.model.spans import span
 from solver.model.cluster import MigInstance
@@ -26,7 +27,7 @@ from solver.model.quantities import Instant, MilliGpu
 from solver.plan.reason import count
 
 _WEIGHT = re.compile(r"users\.weights\[(?P<user>.+)\]")
-_QUOTA = re.compile(r"quota\[(?P<type>.+)\]\.(?P<part>guaranteed|max|perUser|lendable)")
+_QUOTA = re.compile(r"quota\[(?P<type>.+)\]\.(?P<part>guaranteed|max|perUser|lendable|shared)")
 _HOST_QUOTA = re.compile(r"hostQuota\[(?P<type>cpu|memory)\]\.(?P<part>guaranteed|max|perUser|lendable)")
 _HOST_UNITS = {"cpu": "CPU cores", "memory": "memory"}
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -76,6 +77,7 @@ def _field(change: FieldChange) -> Words:
 
 def _unit(change: FieldChange, value: str) -> str:
     field, behind = _field_words(change.field)
+    value = {"True": "true", "False": "false"}.get(value, value)  # As YAML has it.
     return f"{field} {value}{f' {behind}' if behind else ''}"
 
 
@@ -118,6 +120,23 @@ def _converging(limit: Converging, paths: Paths, when: When) -> Words:
         UntrustedText(limit.gpu_type),
     )
     return (*where, f"{then}; {kept}")
+
+
+def window_sections(found: Review, when: When) -> Iterator[ReportSection]:
+    """Windows of the next seven days that come, go or move."""
+    if found.windows:
+        rows = tuple(_window_row(change, when) for change in found.windows)
+        yield ReportSection("Windows in the next 7 days", rows, ("Window", "From", "Until", "Holds"))
+
+
+def _window_row(change: WindowChange, when: When) -> tuple[Words, ...]:
+    before, after = change.holds_before, change.holds_after
+    starts = [when(at) for at in (change.start_before, change.start_after) if at is not None]
+    untils = [when(at) for at in (change.until_before, change.until_after) if at is not None]
+    holds = before if after is None else after if before in (None, after) else f"{before} → {after}"
+    what = "new: " if before is None else "removed: " if after is None else ""
+    times = (_compared(each[0], each[-1]) for each in (starts, untils))
+    return (UntrustedText(change.window),), *times, (what, UntrustedText(holds or ""))
 
 
 def orphaned_sections(found: Review, paths: Paths) -> Iterator[ReportSection]:

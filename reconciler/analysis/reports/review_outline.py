@@ -24,6 +24,7 @@ from reconciler.analysis.reports.queue_sections import (
     document_sections,
     orphaned_sections,
     queue_sections,
+    window_sections,
 )
 from reconciler.model.review_findings import Ahead, Review, RevisionReviewed
 from solver.plan.reason import count
@@ -38,6 +39,7 @@ def outline_of(found: Review, paths: Paths, when: When) -> Outline:
     sections = (
         *_breached(found),
         *document_sections(found, paths),
+        *window_sections(found, when),
         *lost_sections(found, sorted_jobs, paths, when),
         *orphaned_sections(found, paths),
         *stranded_sections(found, paths),

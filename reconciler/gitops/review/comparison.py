@@ -15,6 +15,7 @@ from reconciler.gitops.review.meaning import document_changes, meaning_of
 from reconciler.gitops.review.queue_names import requeued_jobs
 from reconciler.gitops.review.queues import converging_limits, host_queue_changes, queue_changes, queue_waits
 from reconciler.gitops.review.side import Played, ReviewSide, play
+from reconciler.gitops.review.window_changes import window_changes
 from reconciler.model.review_findings import Ahead, Review, RevisionReviewed
 from solver.milp.optimiser import Optimiser
 from solver.model.document import digest
@@ -47,6 +48,7 @@ def review(snapshot: Snapshot, base: ReviewSide, head: ReviewSide, optimiser: Op
         idle=tuple(idle_catches(snapshot, base.compiled, head.compiled)),
         requeued=tuple(requeued_jobs(snapshot, before.policy, after.policy)),
         host_queues=tuple(host_queue_changes(before, after)),
+        windows=tuple(window_changes(before, after, snapshot.time)),
     )
     there = (before.snapshot.nodes, after.snapshot.nodes) if snapshot.inventory == "reported" else None
     return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found, there))

@@ -13,6 +13,7 @@ from solver.model.workload import QueueName
 from solver.plan.reason import count
 from solver.policy.guardrails import Guardrails
 from solver.policy.policy import Policy
+from solver.policy.windows import moments, quota_in
 
 Nodes = tuple[Node, ...]
 
@@ -92,14 +93,21 @@ def _guaranteed_twice(
 
 
 def _excess(policy: Policy, nodes: Nodes) -> dict[GpuType, int]:
-    """By how many milli-GPU the guarantees of the roots exceed what nodes have; negative: what is left of it."""
-    excess: Counter[GpuType] = Counter()
-    for queue in policy.queues:
-        for entry in queue.quota if queue.parent is None else ():
-            excess[entry.gpu_type] += entry.guaranteed or 0
+    """By how many milli-GPU the guarantees of the roots exceed what nodes have, at the moment at which they do so most; negative:
+    what is left of it.
+    """
+    roots = [queue for queue in policy.queues if queue.parent is None]
+    then = ([quota_in(root, open_.get(root.name, ())) for root in roots] for _, open_ in moments(roots))
+    promised = Counter[GpuType]()
+    for rows in ([root.quota for root in roots], *then):
+        together = Counter[GpuType]()
+        for quota in rows:
+            for entry in quota:
+                together[entry.gpu_type] += entry.guaranteed or 0
+        promised |= together
     for node in nodes:
-        excess[node.gpu_type] -= MilliGpu.gpus(len(node.gpus))
-    return dict(excess)
+        promised[node.gpu_type] -= MilliGpu.gpus(len(node.gpus))
+    return dict(promised)
 
 
 def _too_soon(guardrails: Guardrails, head: Policy, found: Review) -> Iterator[Breach]:

@@ -19,6 +19,7 @@ from solver.model.cluster import Node
 from solver.model.document import digest, to_builtins
 from solver.model.quantities import Memory
 from solver.policy.host_share import resource_of
+from solver.policy.policy import Queue
 from solver.policy.reservation import DeclaredReservation
 
 Fields = Mapping[str, str]
@@ -62,13 +63,22 @@ def _lines_of(document: str, *revisions: Compiled) -> Fields:
     quotas = {f"quota[{entry.gpu_type}]": entry.origin for queue in queues for entry in queue.quota}
     quotas |= {f"hostQuota[{resource_of(entry)}]": entry.origin for queue in queues for entry in queue.host_quota}
     listed = (entry for queue in queues for entry in queue.access.namespaces)
+    quotas |= {
+        f"hours[{hours.name}].quota[{row.gpu_type}]": row.origin
+        for queue in queues
+        for hours in queue.hours
+        for row in hours.quota
+    }
+    quotas |= {f"hours[{hours.name}]": hours.origin for queue in queues for hours in queue.hours}
     return quotas | {f"access.namespaces[{entry.title}]": entry.origin for entry in listed}
 
 
 def documents_of(compiled: Compiled) -> dict[str, Fields]:
     """Every document by `Kind name`. Inventory is told pool by pool."""
     policy = compiled.policy
-    documents: dict[str, Fields] = {f"Queue {queue.name}": flat(to_builtins(queue)) for queue in policy.queues}
+    documents: dict[str, Fields] = {
+        f"Queue {queue.name}": flat(to_builtins(_hours_as_written(queue))) for queue in policy.queues
+    }
     documents |= {f"SharingPolicy {known.name}": flat(to_builtins(known)) for known in policy.sharing}
     documents |= {f"MigGeometry {known.name}": flat(to_builtins(known)) for known in policy.mig}
     documents |= {f"Reservation {known.name}": flat(to_builtins(as_written(known))) for known in policy.reservations}
@@ -97,6 +107,14 @@ def as_written(known: DeclaredReservation) -> DeclaredReservation:
     if known.repeat is None:
         return known
     return msgspec.structs.replace(known, repeat=msgspec.structs.replace(known.repeat, windows=()))
+
+
+def _hours_as_written(queue: Queue) -> Queue:
+    bare = (
+        msgspec.structs.replace(hours, repeat=msgspec.structs.replace(hours.repeat, windows=()))
+        for hours in queue.hours
+    )
+    return msgspec.structs.replace(queue, hours=tuple(bare)) if queue.hours else queue
 
 
 def meaning_of(compiled: Compiled) -> str:

@@ -18,6 +18,7 @@ from solver.model.node_sets import narrowed
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.plan.plan import Plan
 from solver.policy.policy import Policy
+from solver.policy.windows import policy_at
 from solver.quota.entitlement import Shares
 from solver.round.solve import solve, standing
 from solver.simulation.projection import Projection, project
@@ -57,7 +58,9 @@ def play(snapshot: Snapshot, side: ReviewSide, base: Iterable[Node], optimiser: 
     seen = msgspec.structs.replace(seen, jobs=in_queues_of(policy, seen.jobs))
     unasked = msgspec.structs.replace(policy.scheduling, estimated_jobs=0)
     plan = solve(seen, msgspec.structs.replace(policy, scheduling=unasked), optimiser)
-    return Played(side, seen, standing(seen, policy)[0], plan, project(seen, plan, policy, side.commit))
+    return Played(
+        side, seen, standing(seen, policy_at(policy, seen.time))[0], plan, project(seen, plan, policy, side.commit)
+    )
 
 
 def on_inventory(snapshot: Snapshot, declared: tuple[Node, ...], base: Iterable[Node] = ()) -> Snapshot:

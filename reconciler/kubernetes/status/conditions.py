@@ -28,6 +28,7 @@ from solver.plan.reasons import (
     NoRoomReason,
     Outranked,
     Protected,
+    QuotaChanges,
     ReservedFor,
     TooClose,
     Topology,
@@ -208,6 +209,8 @@ def wants_nodes(verdict: Verdict) -> bool:
 
 def _nodes_would_do(reasons: Sequence[AnyReason]) -> bool:
     """For one of the GPU types that it accepts, nothing binds it but room."""
+    # What its quota is to be binds it no more than it is bound now, unless it is refused until then.
+    reasons = [reason for reason in reasons if not isinstance(reason, QuotaChanges) or reason.refused]
     types = {getattr(reason, "gpu_type", None) for reason in reasons} - {None} or {None}
     return any(
         all(isinstance(reason, NODES_WOULD_DO) for reason in reasons if getattr(reason, "gpu_type", one) == one)

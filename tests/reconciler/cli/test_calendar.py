@@ -26,11 +26,24 @@ kind: Reservation
 metadata: {name: once}
 spec: {from: "2026-12-01T12:00:00Z", until: "2026-12-01T18:00:00Z", queue: team, gpuType: H100, count: 2, gpusPerNode: 8}
 """
+LATE = """
+  quota: [{gpuType: H100, guaranteed: 8}]
+  hours:
+    - name: late
+      from: "2026-12-24T20:00:00+01:00"
+      repeat: {rule: "FREQ=DAILY;COUNT=2", duration: 10h, timeZone: Europe/Berlin}
+      quota: [{gpuType: H100, guaranteed: 16, perUser: 8}]
+      weight: 2
+"""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
-    files = {"policies/a.yaml": queue("team", "{}"), "cluster-state/big.yaml": POOL}
+    files = {
+        "policies/a.yaml": queue("team", "{}"),
+        "policies/b.yaml": queue("other", LATE),
+        "cluster-state/big.yaml": POOL,
+    }
     for path, text in (files | {"policies/night.yaml": NIGHT, "policies/once.yaml": ONCE}).items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -51,6 +64,7 @@ def test_windows_that_lie_in_the_days_are_listed(quorate: Quorate, folder: str) 
     assert found["windows"][1] == {
         "name": "once",
         "reservation": "once",
+        "hours": None,
         "start": "2026-12-01T12:00:00Z",
         "until": "2026-12-01T18:00:00Z",
         "keeps": "2 x 8 H100",
@@ -76,6 +90,25 @@ def test_a_calendar_reads_what_is_written_for_it(quorate: Quorate, folder: str) 
     assert r"SUMMARY:night: big-01\, big-02" in lines
     user = r"grüße\,mit\;zeichen-und-einem-sehr-langen-namen-der-nicht-in-eine-zeile-passt"
     assert rf"DESCRIPTION:kept for {user} in queue team\; evict: preemptible" in lines
+
+
+def test_windows_of_quota_stand_beside_them(quorate: Quorate, folder: str) -> None:
+    asked = ("calendar", folder, "--from", "2026-12-24T12:00:00Z", "--days", "1")
+    night, late = json.loads(quorate(*asked, "-o", "json").out)["windows"]
+    assert night["name"] == "night@2026-12-24T19:00:00Z"
+    assert late == {
+        "name": "other.late@2026-12-24T19:00:00Z",
+        "reservation": None,
+        "hours": "late",
+        "start": "2026-12-24T19:00:00Z",
+        "until": "2026-12-25T05:00:00Z",
+        "keeps": "guaranteed 16 H100, per user 8 H100, weight 2",
+        "keptFor": "queue other",
+        "evict": "none",
+        "origin": "policies/b.yaml:7",
+    }
+    written = quorate(*asked, "-o", "ics").out.replace("\r\n ", "")
+    assert r"SUMMARY:late\, queue other: guaranteed 16 H100\, per user 8 H100\, weight 2" in written
 
 
 def test_a_policy_that_is_wrong_has_no_calendar(quorate: Quorate, folder: str) -> None:

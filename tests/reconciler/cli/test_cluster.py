@@ -29,6 +29,8 @@ from solver.round.solve import solve
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import H100, NOW, Site, spec
 from tests.reconciler.cli.conftest import Now, Quorate, on, submitted
+from tests.solver.quota.test_hours import hours_of
+from tests.solver.worlds import quota_of
 
 QUEUES = """\
 QUEUE    RUNNING  PENDING  GPU TYPE  GUARANTEED  LENDABLE   MAX  FAIR SHARE  USED  BORROWED  WAITING  ACTIVE  PAST GPU-HOURS
@@ -128,6 +130,17 @@ def test_cpu_and_memory_stand_below_the_queues_where_one_has_a_quota_of_them(quo
     assert shown.removeprefix(QUEUES) == HOST
     (org, *_) = json.loads(quorate("queues", "-o", "json").out)["items"]
     assert org["host"][0]["max"] == "64"
+
+
+def test_hours_of_quota_stand_below_the_queues(quorate: Quorate, site: Site) -> None:
+    team = site.policy.queues[-1]
+    nights = hours_of("nights", [(int(NOW) // 3_600_000, int(NOW) // 3_600_000 + 1)], quota_of("H100", most=3))
+    changed = tuple(msgspec.structs.replace(one, hours=(nights,)) if one is team else one for one in site.policy.queues)
+    site.policy = msgspec.structs.replace(site.policy, queues=changed)
+    told = quorate("queues").out
+    assert f"queue {team.name}: hours nights until {nights.repeat.windows[0].until}, then none" in told
+    view = next(one for one in json.loads(quorate("queues", "-o", "json").out)["items"] if one["name"] == team.name)
+    assert (view["hours"]["open"], view["gpus"][0]["max"]) == (["nights"], 3)
 
 
 def test_rounds_are_listed_and_one_is_told(quorate: Quorate, site: Site) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.api.server import ApiServer
+from reconciler.model.clock import SystemClock
 from solver.model.document import encode
 from solver.model.workload import JobName
 from tests.reconciler.api.conftest import Site
@@ -258,6 +259,16 @@ def test_a_time_without_a_zone_is_by_this_machines_clock(
         monkeypatch.undo()
         time.tzset()
     assert str(site.store.jobs.job(JobName("short")).spec.finish_by) == "2036-11-30T23:00:00Z"
+
+
+def test_a_time_may_be_how_long_from_now(quorate: Quorate, site: Site) -> None:
+    before = SystemClock().now()
+    assert quorate(*SHORT, "--finish-by", "6h", "--", "true").exit_code == 0
+    by = site.store.jobs.job(JobName("short")).spec.finish_by
+    assert by is not None
+    assert before.after(6 * 3_600_000) <= by <= SystemClock().now().after(6 * 3_600_000)
+    failed = quorate(*SHORT, "--finish-by", "0s", "--", "true")
+    assert (failed.exit_code, "it must be later than now" in failed.err) == (64, True)
 
 
 def test_a_job_without_gpus_is_one_task(quorate: Quorate) -> None:

@@ -42,7 +42,7 @@ from solver.policy.reservation import DeclaredReservation
 
 # Where policy comes from in Git is noted by the reader, never written by a person.
 INTERNAL = {
-    Queue: {"name", "origin"},
+    Queue: {"name", "origin", "ahead", "in_hours"},
     PriorityClass: {"name", "origin"},
     SchedulingPolicy: {"origin"},
     SharingPolicy: {"name", "origin"},
@@ -66,6 +66,8 @@ INTERNAL_IN_LISTS = {
     "Repeat": {"windows"},
     "Evictions": {"origin"},
     "NamespaceAccess": {"origin"},
+    "QuotaHours": {"origin"},
+    "QuotaRow": {"origin"},
 }
 QUANTITIES = {
     MilliGpu: "number of GPUs",

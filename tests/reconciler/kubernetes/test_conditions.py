@@ -28,6 +28,7 @@ from solver.plan.reasons import (
     HeldReason,
     Outranked,
     Protected,
+    QuotaChanges,
     QuotaMax,
     StrictOrder,
     Topology,
@@ -248,7 +249,8 @@ def test_unschedulable_is_said_only_where_more_nodes_would_do(reasons: tuple[Any
 def test_each_reason_is_of_one_of_the_two_kinds() -> None:
     """A new reason has to be looked at: would more nodes do?"""
     of_policy = {
-        "QuotaMax", "StrictOrder", "Held", "AwaitsRelease", "BeyondGuarantee", "FallbackLater", "RoundCutShort", "MigGeometry",
+        "QuotaMax", "QuotaChanges",
+        "StrictOrder", "Held", "AwaitsRelease", "BeyondGuarantee", "FallbackLater", "RoundCutShort", "MigGeometry",
     }  # fmt: skip
     never = {
         "UnknownName",
@@ -262,3 +264,13 @@ def test_each_reason_is_of_one_of_the_two_kinds() -> None:
     }
     every = {spelt(kind.__struct_config__.tag) for kind in typing.get_args(AnyReason)}
     assert {spelt(kind.__struct_config__.tag) for kind in NODES_WOULD_DO} == every - of_policy - never
+
+
+@pytest.mark.parametrize(("refused", "said"), [(False, "Unschedulable"), (True, "QuotaChanges")])
+def test_what_a_quota_is_to_be_keeps_no_autoscaler_away_unless_the_job_is_refused_until_then(
+    refused: bool, said: str
+) -> None:
+    h100 = GpuType("H100")
+    room = CapacityReason(h100, MilliGpu(0), MilliGpu(8_000))
+    later = QuotaChanges(QueueName("q"), h100, Instant(0), "guaranteed", MilliGpu(0), MilliGpu(8_000), refused=refused)
+    assert reason_of((later, room) if refused else (room, later)) == said

@@ -23,6 +23,8 @@ from solver.model.workload import JobName, QueueName
 from solver.policy.policy import Queue, Quota, policy_of
 from tests.reconciler.api.conftest import H100, TOKEN, spec
 from tests.reconciler.web.conftest import Console
+from tests.solver.quota.test_hours import hours_of
+from tests.solver.worlds import quota_of
 
 WEB = Path(__file__).parents[3] / "reconciler" / "web"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -153,3 +155,12 @@ def test_every_page_has_a_rule_and_every_rule_a_page(console: Console) -> None:
         for method in route.methods or ()
     }
     assert routes == set(PAGES)
+
+
+def test_a_queue_says_which_hours_of_its_quota_are_open(console: Console) -> None:
+    hour = int(console.site.snapshot().time) // 3_600_000
+    nights = hours_of("nights", [(hour, hour + 1)], quota_of("H100", most=3))
+    queue = Queue(QueueName("team"), None, (Quota(H100, guaranteed=MilliGpu.gpus(2)),), hours=(nights,))
+    console.site.policy = policy_of((queue,))
+    with console.browser() as browser:
+        assert f"hours nights until {nights.repeat.windows[0].until}, then none" in browser.get("/queues").text

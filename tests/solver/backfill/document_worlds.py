@@ -10,7 +10,8 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
 from solver.policy.harm import Evictable
 from solver.policy.policy import Policy
-from solver.policy.reservation import DeclaredReservation, Repeat, ReservedWindow
+from solver.policy.repeat import Repeat, RepeatedWindow
+from solver.policy.reservation import DeclaredReservation
 from tests.solver.backfill.reserved_worlds import reserved_worlds
 from tests.solver.worlds import HOUR_MS, TYPES
 
@@ -54,7 +55,7 @@ def repeats(draw: st.DrawFn, start: Instant, until: Instant) -> Repeat | None:
     if not times:
         return None
     every = until - start + hours * HOUR_MS
-    windows = tuple(ReservedWindow(start.after(every * time), until.after(every * time)) for time in range(times + 1))
+    windows = tuple(RepeatedWindow(start.after(every * time), until.after(every * time)) for time in range(times + 1))
     return Repeat("", Duration(until - start), "UTC", windows)
 
 

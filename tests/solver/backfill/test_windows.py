@@ -19,7 +19,8 @@ from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Departs, Evict, Plan, Reserve, Runs
 from solver.policy.harm import Evictable
 from solver.policy.policy import Policy, PriorityClass, Queue, Quota, policy_of
-from solver.policy.reservation import DeclaredReservation, Repeat, ReservedWindow
+from solver.policy.repeat import Repeat, RepeatedWindow
+from solver.policy.reservation import DeclaredReservation
 from solver.policy.windows import policy_at
 from solver.round.solve import solve
 from solver.simulation.replay import Replay
@@ -34,7 +35,7 @@ FIXED = PriorityClass("fixed", preemptible=False)
 
 def windows(*times: tuple[int, int], evict: Evictable = "none", **what: object) -> DeclaredReservation:
     """Kept for queue `team`, each from a minute until another."""
-    known = tuple(ReservedWindow(Instant(start * MINUTE), Instant(until * MINUTE)) for start, until in times)
+    known = tuple(RepeatedWindow(Instant(start * MINUTE), Instant(until * MINUTE)) for start, until in times)
     repeat = Repeat("", Duration(known[0].until - known[0].start), "UTC", known)
     made = DeclaredReservation("night", known[0].start, None, TEAM, repeat=repeat, evict=evict)
     return msgspec.structs.replace(made, **(what or {"nodes": ("n1",)}))

@@ -26,7 +26,8 @@ from solver.round.solve import solve
 from solver.round.steps import bind_of
 from tests.drawn import worlds
 from tests.solver.aftermath import victims_gone
-from tests.solver.worlds import CLASSES, job, node, policies, quota_of, snapshots
+from tests.solver.quota.test_hours import hours_of
+from tests.solver.worlds import CLASSES, HOUR_MS, job, node, policies, quota_of, snapshots
 
 GLOBAL = {"fallback"}
 """What is judged of all starts of a round together."""
@@ -215,3 +216,14 @@ def test_a_stop_is_over_with_the_attempt_that_it_was_asked_of() -> None:
     check.end(one.name, 1)
     check.hold(job("one", "q", 1, 3), 2, one.placement)
     assert refusals(check, two, 4, policy) == {("S3", "q")}
+
+
+def test_a_snapshot_after_the_end_of_a_window_is_judged_by_the_quota_of_then() -> None:
+    policy = queue(quota=(quota_of("H100", 4, 4),), hours=(hours_of("nights", [(20, 30)], quota_of("H100", most=8)),))
+    there, waits = running(job("there", "q", 1, 4), 0, policy), job("comes", "q", 1, 4)
+    night, morning = (of_one_node(hour * HOUR_MS, there, waits) for hour in (29, 30))
+    check = LedgerCheck(night, policy)
+    step = on_gpus(waits, 4, policy)
+    assert check.refused(step, waits, night.time) == ()
+    check.change(patch_between(night, morning))
+    assert kinds(check.refused(step, waits, morning.time)) == {("S3", "q")}

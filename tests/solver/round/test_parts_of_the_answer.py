@@ -15,6 +15,7 @@ from solver.milp.optimiser import Optimiser
 from solver.model.document import encode
 from solver.model.snapshot import Snapshot
 from solver.plan.plan import Inadmissible, Reserve, Unreserve, Waits
+from solver.plan.reasons import QuotaChanges
 from solver.policy.policy import Policy
 from solver.round.explanation import RoundExplanation
 from solver.round.solve import decide, solve
@@ -30,7 +31,10 @@ def hold_both_parts_together(snapshot: Snapshot, policy: Policy, optimiser: Opti
     assert deed.steps == tuple(step for step in plan.steps if not isinstance(step, Reserve | Unreserve))
     assert [type(verdict) for verdict in deed.verdicts] == [type(verdict) for verdict in plan.verdicts]
     waiting = [said for said in deed.verdicts if isinstance(said, Waits)]
-    assert all(said.reasons == () and said.estimate is None for said in waiting)
+    # Who is refused until another quota holds is told so at once, as who is refused for ever.
+    reasons = [reason for said in waiting for reason in said.reasons]
+    assert all(isinstance(reason, QuotaChanges) and reason.refused for reason in reasons)
+    assert all(said.estimate is None for said in waiting)
     others = [said for said in deed.verdicts if not isinstance(said, Waits)]
     assert others == [said for said in plan.verdicts if not isinstance(said, Waits)]
     assert deed_violations(snapshot, policy, deed) == ()
