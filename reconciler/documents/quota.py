@@ -173,7 +173,7 @@ class QuotaTree:
 
     def _user_problems(self, queue: Declaration[Queue]) -> Iterator[Problem]:
         """Who has its turn is decided by what jobs cost: users can't have theirs beside."""
-        above = self._upwards(queue)
+        above = self.upwards(queue)
         sharing = next((step for step in above if step.value.users is not None), None)
         ordering = next((step for step in above if step.value.ordering is not None), None)
         users = sharing.value.users if sharing else None
