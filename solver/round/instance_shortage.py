@@ -34,7 +34,7 @@ def too_few_instances(
     """
     if spec.effective_topology.required or not any(isinstance(shape, MigShape) for shape in option.shapes):
         return
-    fits = _fit_in_turn(room, spec, option)
+    fits = fit_in_turn(room, spec, option)
     lacking = [known.least - fit for known, fit in zip(spec.task_groups, fits, strict=True)]
     costs = Counter[GpuType]()
     for missing, shape, gpu_type in zip(lacking, option.shapes, option.gpu_types, strict=True):
@@ -42,7 +42,7 @@ def too_few_instances(
             costs[gpu_type] += least_freed(free[room.usable(without_hosts(shape), gpu_type)], shape.cost, missing)
     for number, gpu_type in enumerate(option.gpu_types):
         if lacking[number] and gpu_type is not None and costs[gpu_type] > shortage.get(gpu_type, 0):
-            yield _beside_others(room, spec, option, number, fits[number])
+            yield beside_others(room, spec, option, number, fits[number])
 
 
 def least_freed(free: Ints, each: int, tasks: int) -> int:
@@ -68,12 +68,14 @@ def without_hosts(shape: Shape) -> Shape:
     return msgspec.structs.replace(shape, cpu=Cpu(0), memory=Memory(0), resources=NONE)
 
 
-def _beside_others(room: FreeCapacity, spec: JobSpec, option: Option, number: int, fits: int) -> MigGeometryReason:
+def beside_others(room: FreeCapacity, spec: JobSpec, option: Option, number: int, fits: int) -> MigGeometryReason:
+    """What a group finds beside those before it, which is room for so many tasks with the changes that are left."""
     group, shape, gpu_type = spec.task_groups[number], option.shapes[number], option.gpu_types[number]
     if len(spec.task_groups) == 1:
         return geometry_reason(room, group, without_hosts(shape), gpu_type)
-    as_it_is, at_last = (_fit_in_turn(_with_changes(room, left), spec, option)[number] for left in (0, _ANY_NUMBER))
-    return _reason(room, group, shape, gpu_type, (as_it_is, fits, at_last))
+    as_it_is, at_last = (fit_in_turn(_with_changes(room, left), spec, option)[number] for left in (0, _ANY_NUMBER))
+    # With more changes groups before it may take what it would have had.
+    return _reason(room, group, shape, gpu_type, (min(as_it_is, fits), fits, max(at_last, fits)))
 
 
 def _with_changes(room: FreeCapacity, left: int) -> FreeCapacity:
@@ -83,7 +85,7 @@ def _with_changes(room: FreeCapacity, left: int) -> FreeCapacity:
     return changed
 
 
-def _fit_in_turn(room: FreeCapacity, spec: JobSpec, option: Option) -> Sequence[int]:
+def fit_in_turn(room: FreeCapacity, spec: JobSpec, option: Option) -> Sequence[int]:
     """How many tasks of each group find GPUs beside those of the groups before it, of as many as it needs."""
     shapes = tuple(map(without_hosts, option.shapes))
     if len(shapes) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -31,7 +32,14 @@ from solver.plan.reasons import (
     Topology,
 )
 from solver.quota.options import Option
-from solver.round.instance_shortage import geometry_reason, least_freed, too_few_instances, without_hosts
+from solver.round.instance_shortage import (
+    beside_others,
+    fit_in_turn,
+    geometry_reason,
+    least_freed,
+    too_few_instances,
+    without_hosts,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,7 @@ class Shortage:
             yield CapacityReason(gpu_type, free, wanted, *limits_of(room, option, gpu_type))
         shortage = {gpu_type: wanted - free for gpu_type, free, wanted in short}
         yield from self._beyond_count(spec, option, shortage)
+        yield from self._scattered_parts(spec, option, shortage)
         uncut = {reason.group: reason for reason in too_few_instances(room, spec, option, shortage, milli_free)}
         yield from (reason for reason in uncut.values() if reason.gpu_type in shortage)
         scattered = [
@@ -66,11 +75,13 @@ class Shortage:
             )
         ]
         yield from scattered
-        apart = [] if short or scattered else list(_kept_apart(room, spec, option))
+        apart: list[AnyReason] = [] if short or scattered else list(_kept_apart(room, spec, option))
+        if not (short or scattered or apart):
+            apart = list(_groups_apart(room, spec, option, milli_free))
+        if not (short or scattered or apart or spec.effective_topology.required):
+            apart = list(_too_few_together(room, spec, option))
         yield from apart
-        together = [] if short or scattered or apart else list(_groups_apart(room, spec, option, milli_free))
-        yield from together
-        nothing_else = not (short or scattered or apart or together)
+        nothing_else = not (short or scattered or apart)
         if spec.effective_topology.required or nothing_else:
             domain = _roomiest_domain(room, spec, option, milli_free)
             if domain.best_free < domain.wanted or nothing_else:
@@ -97,12 +108,56 @@ class Shortage:
             if self.room.offer(shape, gpu_type).total < min(fits, group.least):
                 yield from _too_little_beside(self.room, group, shape, gpu_type, min(fits, group.least))
 
+    def _scattered_parts(
+        self, spec: JobSpec, option: Option, shortage: Mapping[GpuType, int]
+    ) -> Iterator[NoRoomReason]:
+        """The groups that want parts of GPUs, where as much more of them would not do, since no part spans two GPUs."""
+        needed, lacking = Counter[GpuType](), list[NoRoomReason]()
+        for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+            if gpu_type is None or gpu_type not in shortage or not isinstance(shape, SharedShape):
+                continue
+            fits = self.room.offer(without_hosts(shape), gpu_type).total
+            if fits < group.least:
+                needed[gpu_type] += least_freed(self._parts(shape, gpu_type), shape.milli, group.least - fits)
+                limit = _limit_of(self.room, group)
+                lacking.append(NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits, *limit))
+        yield from (reason for reason in lacking if needed[reason.gpu_type] > shortage[reason.gpu_type])
+
+    def _parts(self, shape: SharedShape, gpu_type: GpuType) -> Ints:
+        """What is free of each GPU that a task may share."""
+        nodes = np.flatnonzero(self.room.usable(without_hosts(shape), gpu_type))
+        begun = [
+            gpu.free_milli
+            for node in nodes.tolist()
+            for gpu in self.room.shared.get(node, ())
+            if gpu.healthy and gpu.free_milli > 0 and gpu.domain == shape.domain(self.room.nodes[node].pool)
+        ]
+        whole = np.full(int(self.room.free_gpus[nodes].sum()), MILLI_PER_GPU, dtype=np.int64)
+        return np.concatenate([np.array(begun, dtype=np.int64), whole])
+
     def _free(self, option: Option) -> Ints:
         """Milli-GPU on each node that count for its shapes: the same for all that take GPUs as a whole."""
         in_parts = frozenset(shape for shape in option.shapes if isinstance(shape, SharedShape | MigShape))
         if in_parts not in self._milli_free:
             self._milli_free[in_parts] = self.room.milli_free(option.shapes)
         return self._milli_free[in_parts]
+
+
+def _too_few_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterator[AnyReason]:
+    """Groups for which there are GPUs enough, and too few beside the groups before them."""
+    if len(spec.task_groups) == 1:
+        return
+    fits = fit_in_turn(room, spec, option)
+    for number, (group, shape, gpu_type) in enumerate(
+        zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
+    ):
+        if gpu_type is None or fits[number] >= group.least:
+            continue
+        cut = beside_others(room, spec, option, number, fits[number]) if room.partitions else None
+        if cut is not None and cut.fit_at_last >= group.least:
+            yield cut
+        else:
+            yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits[number], *_limit_of(room, group))
 
 
 def _kept_apart(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterable[AnyReason]:

@@ -28,11 +28,11 @@ QUICK = {
 SHOWED = (61, 88, 112, 183, 211)
 """Worlds in which more GPUs were said to do and did not, until that was put right."""
 SEEDS_OF: dict[Kind, tuple[int, ...]] = {
-    "parts": (2, 8, 12, 32),
-    "mig": (39, 9, 22, 17, 27, 37, 46, 48, 82),
+    "parts": (2, 103, 116, 131, 228, 278),
+    "mig": (39, 9, 22, 17, 27, 37, 46, 48, 82, 191, 257),
     "turns": (8, 12, 36, 39),
 }
-"""Of the others; those with instances were worlds in which too little was said to be lacking."""
+"""Of the others; but for the first and those with turns, worlds in which too little was said to be lacking."""
 SEEDS = range(2000 if DRAWING.everything else 60)
 
 
@@ -70,7 +70,7 @@ def test_a_verdict_that_leaves_something_out_is_found(bug: Callable[[], Any]) ->
 @pytest.mark.thorough
 def test_so_is_one_that_leaves_out_how_gpus_are_partitioned() -> None:
     bug = instances_are_counted_group_by_group
-    assert caught_by(bug, (9,), BUGS[bug]) is not None
+    assert caught_by(bug, (37,), BUGS[bug]) is not None
 
 
 @pytest.mark.long
