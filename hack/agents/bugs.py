@@ -72,6 +72,8 @@ def a_time_limit_counts_by_the_clock_of_a_node() -> Patches:
     yield mock.patch.object(ClaimContext, "when", lambda _, told: told)
 
 
+CLOCKS: Final[tuple[Fault, ...]] = ("node-clock-set",)
+
 BUGS: dict[Callable[[], Patches], Collection[Fault]] = {
     a_silent_node_is_given_up_at_once: NETWORK,
     what_was_not_told_yet_counts_as_gone: NETWORK,
@@ -80,7 +82,7 @@ BUGS: dict[Callable[[], Patches], Collection[Fault]] = {
     a_stop_is_sent_once: NETWORK,
     what_was_forgotten_starts_again: FAULTS,
     devices_are_released_before_the_stop_is_confirmed: NETWORK,
-    a_time_limit_counts_by_the_clock_of_a_node: ("node-clock-set",),
+    a_time_limit_counts_by_the_clock_of_a_node: CLOCKS,
 }
 """And what befalls the cluster where it is looked for."""
 
