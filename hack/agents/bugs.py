@@ -13,7 +13,6 @@ from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.merge import FleetView
 from reconciler.lifecycle.jobs import gang_stop
 from reconciler.lifecycle.jobs.claim_context import ClaimContext
-from reconciler.node.local.folders import StateFolders
 from reconciler.protocols.backend import AttemptStopped, BackendChanges, Cursor
 from solver.model.cluster import NodeName
 
@@ -62,15 +61,12 @@ def a_stop_is_sent_once() -> Patches:
     yield mock.patch.object(gang_stop, "resent", lambda holding, kind: () if kind == "stop" else sound(holding, kind))
 
 
-def what_was_forgotten_starts_again() -> Patches:
-    """An order that was long on its way finds no trace of the stop."""
-    yield mock.patch.object(StateFolders, "is_forgotten", return_value=False)
-
-
 def a_time_limit_counts_by_the_clock_of_a_node() -> Patches:
     """It says when its tasks began, and its clock may be an hour behind."""
     yield mock.patch.object(ClaimContext, "when", lambda _, told: told)
 
+
+CLOCKS: Final[tuple[Fault, ...]] = ("node-clock-set",)
 
 BUGS: dict[Callable[[], Patches], Collection[Fault]] = {
     a_silent_node_is_given_up_at_once: NETWORK,
@@ -78,9 +74,8 @@ BUGS: dict[Callable[[], Patches], Collection[Fault]] = {
     what_an_agent_has_forgotten_is_waited_for: FAULTS,
     a_stop_on_one_node_counts_for_all: FAULTS,
     a_stop_is_sent_once: NETWORK,
-    what_was_forgotten_starts_again: FAULTS,
     devices_are_released_before_the_stop_is_confirmed: NETWORK,
-    a_time_limit_counts_by_the_clock_of_a_node: ("node-clock-set",),
+    a_time_limit_counts_by_the_clock_of_a_node: CLOCKS,
 }
 """And what befalls the cluster where it is looked for."""
 

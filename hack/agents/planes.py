@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from itertools import count
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from hack.agents.network import End, Network
 from hack.agents.virtual_time import Silence
@@ -56,6 +56,17 @@ class OpenEntry:
         return {}
 
 
+def open_door(network: Network, place: str, fleet: Fleet, leads: Callable[[], bool]) -> AgentServer:
+    """The real one, to which agents come over the network that is played."""
+    declared = {node.name: node for node in NODES}
+    where: Any = ("", 0), OpenEntry(), fleet, declared.get, leads, lambda: None, Silence()
+    door: Any = AgentServer(*where)
+    door._loop, door._closing = network.loop, asyncio.Event()
+    door._doorway = SimpleNamespace(keep=lambda _: None, is_news=lambda _: True)
+    network.accepting[place] = door._receive
+    return cast("AgentServer", door)
+
+
 class Plane:
     """One process. `store_is_up`: whether it reaches the store. A new one knows nothing."""
 
@@ -73,18 +84,12 @@ class Plane:
         self.name, self.place, self.clock = name, place, clock
         self._network, self._store_is_up = network, store_is_up
         self._led_s = float("-inf")
-        fleet, entry, log = Fleet(clock), OpenEntry(), Silence()
-        declared = {node.name: node for node in NODES}
-        where: Any = ("", 0), entry, fleet, declared.get, self.leads, lambda: None, log
-        self.door = AgentServer(*where)
-        self.door._loop, self.door._closing = network.loop, asyncio.Event()
-        door: Any = self.door
-        door._doorway = SimpleNamespace(keep=lambda _: None, is_news=lambda _: True)
+        fleet = Fleet(clock)
+        self.door = open_door(network, place, fleet, self.leads)
         self.backend = BareMetalBackend(self.door, fleet, store.ledger.claims, joining=lambda: joining(store.ledger))
         doors = Doors.onto(store, self.backend, gates)
         parts = doors.jobs, doors.ledger, doors.history, doors.checkpoints, doors.interventions, doors.health
         self.plane = ControlPlane(name, *parts, doors.backend, self.backend, policies, solver_with(None), clock, LEASE)
-        network.accepting[place] = self.door._receive  # type: ignore[assignment]
         self._ticks = network.loop.create_task(self._tick())
 
     def leads(self) -> bool:

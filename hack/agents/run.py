@@ -58,7 +58,7 @@ Fault = Literal[
 ]
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 NETWORK: Final[tuple[Fault, ...]] = ("cut", "cut-one-way", "slow", "store-cut", "store-cut-midway")
-"""What ends no process. Then, and where nodes' clocks are set, nothing that runs may end but for what its users, its limit or the policy want."""
+"""What ends no process: then, and where nodes' clocks are set, what runs ends as its users, its limit or policy want."""
 
 _LAWFUL_END: Final = re.compile(r"cancelled by|time limit|failed with exit code|every task that was to stay has ended")
 

@@ -252,9 +252,6 @@ class AgentServer:
             carrying = asyncio.create_task(line.carry())
             try:
                 async for message in connection:
-                    # What was long on its way, over a connection that the agent has replaced, is older than what it told since.
-                    if self._lines.get(line.node) is not line:
-                        break
                     self._hear(line.node, message)
             except msgspec.MsgspecError as error:
                 self._log.warning("agent-not-understood", node=line.node, message=str(error))
