@@ -330,6 +330,7 @@ class Run:
             solver_with(None),
             clock,
             LEASE,
+            reading=store.database.reading_together,
         )
 
     def _at_gate(self, gate: str, moment: Moment) -> None:

@@ -1,4 +1,4 @@
-"""Prints what months of churn show: `python -m hack.soak --hours 100000 --shards 10 --state /tmp/soak [-o json]`."""
+"""Prints what months of churn show: `python -m hack.soak --hours 100000 --shards 10 --state build/soak [-o json]`."""
 
 from __future__ import annotations
 
