@@ -27,6 +27,7 @@ from solver.plan.reasons import (
     StrictOrder,
     TooClose,
     Topology,
+    UserShare,
 )
 
 
@@ -51,7 +52,7 @@ def _of_policy(reason: AnyReason) -> str:
             return f"{_lacking(wanted, room)} {gpu_type} more in the guarantee of queue {queue}, or a class that may borrow"
         case EntitledDemandFirst(gpu_type=gpu_type, left=left, wanted=wanted):
             return f"{_lacking(wanted, left)} {gpu_type} less in use inside other queues' guarantees"
-        case Outranked():
+        case Outranked() | UserShare():
             return "room beside the jobs that come before it"
         case Protected():
             return _of_protection(reason)

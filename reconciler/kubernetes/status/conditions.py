@@ -32,6 +32,7 @@ from solver.plan.reasons import (
     ReservedFor,
     TooClose,
     Topology,
+    UserShare,
 )
 from solver.plan.refusals import NeverFits
 from solver.round.advice import what_would_fit
@@ -58,7 +59,7 @@ AWAITS_NODES: Final = "AwaitsNodes"
 
 NODES_WOULD_DO: Final = (
     CapacityReason, NoRoomReason, HostResources, Topology, Bundles, TooClose, ReservedFor, Outranked, EntitledDemandFirst,
-    GuaranteeFragmented, Protected,
+    GuaranteeFragmented, Protected, UserShare,
 )  # fmt: skip
 
 

@@ -39,8 +39,8 @@ org            1        1  H100               8       all  none           6     
   team         1        1  H100               4       all     6           6     5         1        4       -             0.0
 """
 USERS = (
-    "user (none) H100 1 0 4 0.0",
-    "user ada (weight 3) H100 5 5 4 0.0",
+    "user (none) H100 2 0 4 0.0",
+    "user ada (weight 3) H100 4 5 4 0.0",
 )
 HOST = """
 QUEUE    RESOURCE  GUARANTEED  MAX  FAIR SHARE  USED  WITHOUT GPUS  BORROWED  WAITING
@@ -114,8 +114,8 @@ def test_users_that_share_a_queue_stand_below_it(quorate: Quorate, site: Site) -
     assert tuple(" ".join(line.split()) for line in shown[4:]) == USERS
     of_team = json.loads(quorate("queues", "--users", "-o", "json").out)["items"][-1]["users"]
     assert [(one["user"], one["weight"], one["fairShare"], one["held"]) for one in of_team] == [
-        ("", 1, 1, 0),
-        ("ada", 3, 5, 5),
+        ("", 1, 2, 0),
+        ("ada", 3, 4, 5),
     ]
     assert json.loads(quorate("queues", "-o", "json").out)["items"][-1]["users"] == []
 

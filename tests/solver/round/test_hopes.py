@@ -34,6 +34,7 @@ from solver.plan.reasons import (
     StrictOrder,
     TooClose,
     Topology,
+    UserShare,
 )
 
 H100 = GpuType("H100")
@@ -79,6 +80,7 @@ HELPS: list[tuple[AnyReason, str]] = [
     (ReservedFor(FIRST, AT, EIGHT), "a time limit that ends before 2026-11-20T09:00:00Z"),
     (ReservedFor(declared_holder("demo"), AT, EIGHT, AT), "to be let in by Reservation demo"),
     (Outranked((FIRST,)), "room beside the jobs that come before it"),
+    (UserShare(TEAM, H100, "ada", SIX, EIGHT, FOUR, 2), "room beside the jobs that come before it"),
     (AwaitsRelease((FIRST,)), ""),
     (BeyondGuarantee(TEAM, H100, SIX, EIGHT), "2 H100 more in the guarantee of queue team, or a class that may borrow"),
     (BeyondGuarantee(TEAM, H100, SIX, EIGHT, AT), ""),
