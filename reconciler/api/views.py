@@ -310,7 +310,8 @@ def _activity(claim: Claim, sighted: BackendReports, stills: Mapping[AttemptKey,
 def _extent(view: JobView, nodes: Mapping[NodeName, Node]) -> Extent | None:
     """How far apart its tasks lie; None where there is but one, or a node is not known any more."""
     known = [nodes[task.node] for task in view.tasks if task.node in nodes]
-    return extent_of(view.spec, known) if len(known) == len(view.tasks) else None
+    tasks = [(task.group, task.index) for task in view.tasks]
+    return extent_of(view.spec, known, tasks) if len(known) == len(tasks) else None
 
 
 def _idle_words(view: JobView) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import click
@@ -27,6 +27,7 @@ from reconciler.cli.tables import print_fields, print_table
 from reconciler.cli.times import local
 from reconciler.model.clock import SystemClock
 from reconciler.protocols.history import Event
+from solver.model.cluster import Level
 from solver.model.document import API_VERSION, Document
 from solver.model.workload import Bundle, JobSpec, Spread
 from solver.plan.reason import count
@@ -149,13 +150,17 @@ def _idleness(job: JobView) -> str:
 
 def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
     topology = spec.topology
-    levels = (("required", topology.required), *(("preferred", level) for level in topology.wishes))
-    wished = [f"{word} one {level}" for word, level in levels if level]
+    wished = [f"required one {topology.required}"] if topology.required else []
+    wished += [f"preferred one {level}" for level in topology.wishes]
     wished += ["bound by communication"] if topology.communication == "bound" else []
     wished += _kept(topology.group, topology.spread)
+    for known in topology.together:
+        wished.append(f"{' and '.join(known.groups)} together {_levels(known.within, known.wishes)}")
     for group in spec.task_groups:
-        own = [f"required one {group.topology.required}"] if group.topology.required else []
-        wished += [f"{group.name}: {wish}" for wish in (*own, *_kept(group.topology.group, group.topology.spread))]
+        own = group.topology
+        levels = [f"required one {own.required}"] if own.required else []
+        levels += [f"preferred one {level}" for level in own.wishes]
+        wished += [f"{group.name}: {wish}" for wish in (*levels, *_kept(own.group, own.spread))]
     if wished:
         yield "Topology", ", ".join(wished)
     if spec.container:
@@ -169,11 +174,16 @@ def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
         yield "Secrets", ", ".join(f"{use} as {use.env or f'file {use.file}'}" for use in spec.secrets)
 
 
-def _kept(bundle: Bundle | None, spread: Spread | None) -> Iterator[str]:
-    if bundle:
-        yield f"every {bundle.tasks} tasks in one {bundle.within}"
+def _kept(bundles: Bundle | tuple[Bundle, ...] | None, spread: Spread | None) -> Iterator[str]:
+    for bundle in (bundles,) if isinstance(bundles, Bundle) else bundles or ():
+        yield f"every {bundle.tasks} tasks {_levels(bundle.within, bundle.wishes)}"
     if spread:
         yield f"at most {spread.max_per_domain} tasks in each {spread.level}"
+
+
+def _levels(within: Level | None, wishes: Sequence[Level]) -> str:
+    kept = [f"in one {within}"] if within else []
+    return ", ".join((*kept, *(f"best in one {level}" for level in wishes)))
 
 
 def _print_tasks(job: JobView) -> None:

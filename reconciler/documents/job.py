@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.protocols import Validator
 
 from reconciler.documents.declarations import Declaration, declare
+from reconciler.documents.job_topology import topology_wish_problems
 from reconciler.documents.json_text import plain_json
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.schemas import resolve_reference, schema_of
@@ -133,9 +134,7 @@ def job_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     yield from _container_problems(job)
     yield from _secret_problems(job)
     yield from _stuck_problems(job)
-    if (job.value.topology.communication, job.value.topology.placement) == ("bound", "spread"):
-        message = "a job that is bound by communication can't be spread"
-        yield job.problem(("spec", "topology", "placement"), "bound-and-spread", message, "Keep only one of them.")
+    yield from topology_wish_problems(job)
     if job.value.idle_limit is not None and job.value.type != "interactive":
         message = f"a {job.value.type} has no idle limit: only an interactive job is ended for doing nothing"
         fix = "Delete idleLimit, or set type: interactive."
@@ -155,9 +154,6 @@ def job_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
             yield job.problem(
                 (*at, "minReplicas"), "min-above-replicas", message, "Lower minReplicas, or raise replicas."
             )
-        if group.topology.required and group.topology.group:
-            message = f"the task group {group.name} keeps all its tasks together, and bundles of them besides"
-            yield job.problem((*at, "topology", "group"), "bundles-of-one", message, "Keep only one of them.")
         idle = job.value.launcher is not None and not group.launcher
         if not (group.command or job.value.command or idle):
             message = f"the task group {group.name} has no command"

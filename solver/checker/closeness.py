@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from solver.model.cluster import Level, Node, NodeName, SpreadLevel
-from solver.model.workload import Job, Spread, TaskGroup, TaskPlacement
+from solver.model.cluster import Node, NodeName, SpreadLevel
+from solver.model.workload import Bundle, Job, Spread, TaskGroup, TaskPlacement
 from solver.plan.violation import Violation
 
 
 def topology_violations(
     job: Job, placed: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]
 ) -> Iterable[Violation]:
-    """S5: tasks outside the one domain that the gang requires, bundles torn apart, domains with more tasks than a spread allows."""
+    """S5: tasks outside the one domain that the gang, or some of its groups, require, bundles torn apart, crowded domains."""
     level = job.spec.topology.required
     domains = {nodes[task.node].domain(level) for task in placed} if level else set()
     if len(domains) > 1 and len(placed) > 1:
         yield Violation("S5", job.name, f"is spread over {len(domains)} {level}s: {', '.join(sorted(domains))}")
+    yield from _separated(job, placed, nodes)
     yield from _crowded(job, job.spec.topology.spread, placed, nodes)
     for group in job.spec.task_groups:
         tasks = [task for task in placed if task.group == group.name]
@@ -38,20 +39,38 @@ def _crowded(
 
 
 def _torn(
-    job: Job, group: TaskGroup, tasks: Iterable[TaskPlacement], nodes: Mapping[NodeName, Node]
+    job: Job, group: TaskGroup, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]
 ) -> Iterable[Violation]:
-    asked = group.topology.group or job.spec.topology.group
-    level: Level | None = group.topology.required or (asked.within if asked else None)
-    if level is None:
-        return
-    size = asked.tasks if asked and not group.topology.required else group.replicas
-    bundles: dict[int, set[str]] = defaultdict(set)
-    for task in tasks:
-        bundles[task.index // size].add(nodes[task.node].domain(level))
-    for number, domains in sorted(bundles.items()):
+    if group.topology.required:
+        domains = {nodes[task.node].domain(group.topology.required) for task in tasks}
         if len(domains) > 1:
-            said = f"bundle {number} of group {group.name} is spread over {', '.join(sorted(domains))}"
-            yield Violation("S5", job.name, said)
+            yield Violation("S5", job.name, f"group {group.name} is spread over {', '.join(sorted(domains))}")
+    for bundle in bundles(job, group):
+        by_number: dict[int, set[str]] = defaultdict(set)
+        for task in tasks if bundle.within else ():
+            by_number[task.index // bundle.tasks].add(nodes[task.node].domain(bundle.within or "pool"))
+        for number, domains in sorted(by_number.items()):
+            if len(domains) > 1:
+                said = f"bundle {number} of group {group.name} is spread over {', '.join(sorted(domains))}"
+                yield Violation("S5", job.name, said)
+
+
+def bundles(job: Job, group: TaskGroup) -> tuple[Bundle, ...]:
+    """The bundles that are written for a group: its own, else those of the job, unless the group says what all its tasks do."""
+    said = group.topology.group
+    if said is None and group.topology.required is None:
+        said = job.spec.topology.group
+    return (said,) if isinstance(said, Bundle) else said or ()
+
+
+def _separated(job: Job, placed: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]) -> Iterable[Violation]:
+    for known in job.spec.topology.together:
+        domains = {
+            nodes[task.node].domain(known.within) for task in placed if known.within and task.group in known.groups
+        }
+        if len(domains) > 1:
+            told = f"the groups {' and '.join(known.groups)} are spread over {', '.join(sorted(domains))}"
+            yield Violation("S5", job.name, told)
 
 
 def _domain(node: Node, level: SpreadLevel) -> str:

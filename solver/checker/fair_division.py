@@ -21,7 +21,7 @@ from solver.model.amounts import Amounts, unsaid
 from solver.model.cluster import GpuType, Level, Node
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
-from solver.model.workload import Job, QueueName, TaskGroup
+from solver.model.workload import GroupTopology, Job, QueueName, TaskGroup
 from solver.plan.plan import Inadmissible
 from solver.policy.tree import QuotaLine
 
@@ -237,7 +237,7 @@ class _Demand:
         """One group of whole GPUs that asks for nothing beside them but one domain for all of it."""
         topology, (group, *_) = job.spec.topology, job.spec.task_groups
         own = group.topology
-        asks = (topology.group, topology.spread, own.required, own.group, own.spread, group.nodes, job.spec.data)
+        asks = (topology.group, topology.spread, topology.together, own != GroupTopology(), group.nodes, job.spec.data)
         return not any(asks) and group.shape.gpus > 0
 
     def _could_have(self, job: Job, group: TaskGroup, gpu_type: GpuType) -> bool | None:

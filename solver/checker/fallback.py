@@ -16,7 +16,7 @@ from solver.model.cluster import GpuType
 from solver.model.parts import without
 from solver.model.quantities import MilliGpu
 from solver.model.shape import Shape
-from solver.model.workload import Job, QueueName, TaskPlacement
+from solver.model.workload import GroupTopology, Job, QueueName, TaskPlacement
 from solver.plan.plan import Shrink
 from solver.plan.violation import Violation
 
@@ -76,8 +76,13 @@ class _Wishes:
         shape, least = group.shape, group.replicas if group.min_replicas is None else group.min_replicas
         topology, known = job.spec.topology, self.case.lookup.class_of(job)
         asks = topology.required or topology.group or topology.spread
-        own = group.topology.required or group.topology.group or group.topology.spread
-        if asks or own or group.nodes or not shape.gpus or (known and not known.preemptible):
+        if (
+            asks
+            or group.topology != GroupTopology()
+            or group.nodes
+            or not shape.gpus
+            or (known and not known.preemptible)
+        ):
             return False
         if self.case.lookup.lent_in_part:
             return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from solver.checker.case import JudgedPlan
+from solver.checker.closeness import bundles
 from solver.model.cluster import GpuType, Level, Node, NodeName
 from solver.model.workload import Job, TaskPlacement
 from solver.plan.violation import Violation
@@ -53,7 +54,35 @@ def _misfit(
     wishes = job.spec.data or topology.preferred or topology.communication != "normal"
     apart = strain(job, [nodes[task.node] for task in tasks]) if wishes else 0.0
     # A gang without GPUs counts for a thousandth of one, so that its wishes count too.
-    return (milli or 1) / 1000 * (down + apart)
+    inside = _missed_inside(job, tasks, nodes)
+    inside = inside if milli else inside / max(1, len(tasks))
+    return (milli or 1) / 1000 * (down + apart) + inside / 1000
+
+
+def _missed_inside(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]) -> float:
+    """The milli-GPU of groups and bundles, once for each level that they prefer and miss; of gangs without GPUs their tasks."""
+    has_gpus, missed = any(task.gpus for task in tasks), 0.0
+    for levels, which in _preferring(job, tasks):
+        for level in levels:
+            if len({nodes[task.node].domain(level) for task in which}) > 1:
+                missed += sum(task.gpus for task in which) if has_gpus else len(which)
+    return missed
+
+
+def _preferring(job: Job, tasks: Sequence[TaskPlacement]) -> Iterable[tuple[set[Level], list[TaskPlacement]]]:
+    for known in job.spec.topology.together:
+        yield _levels(known.preferred), [task for task in tasks if task.group in known.groups]
+    for group in job.spec.task_groups:
+        mine = [task for task in tasks if task.group == group.name]
+        yield _levels(group.topology.preferred), mine
+        for bundle in bundles(job, group):
+            if bundle.preferred:
+                for number in {task.index // bundle.tasks for task in mine}:
+                    yield _levels(bundle.preferred), [task for task in mine if task.index // bundle.tasks == number]
+
+
+def _levels(preferred: Level | tuple[Level, ...] | None) -> set[Level]:
+    return {preferred} if isinstance(preferred, str) else set(preferred or ())
 
 
 def _excess(
@@ -86,7 +115,7 @@ def _apart(job: Job, hosts: Sequence[Node]) -> float:
         return 0.0
     order: tuple[Level, ...] = ("island", "rack", "block", "pool")
     together = [level for level in order if len({host.domain(level) for host in hosts}) == 1]
-    wanted = {topology.preferred} if isinstance(topology.preferred, str) else set(topology.preferred or ())
+    wanted = _levels(topology.preferred)
     missed = sum(level in order[: len(order) - len(together)] for level in wanted)
     if topology.communication == "normal":
         return missed

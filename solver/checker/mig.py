@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from solver.checker.case import JudgedPlan
+from solver.checker.closeness import bundles
 from solver.checker.pledges import Wanted, may_be_made, unmade
 from solver.model.cluster import DeviceId, Gpu, MigInstance
 from solver.model.mig_table import MODELS, MigProfile
@@ -264,9 +265,11 @@ class _Court:
             return
         asked = {job.spec.topology.required} if len(bind.tasks) > 1 else set()
         for group in job.spec.task_groups:
-            bundle = group.topology.group or job.spec.topology.group
             if sizes[group.name] > 1:
-                asked |= {group.topology.required or (bundle.within if bundle else None)}
+                asked |= {group.topology.required, *(bundle.within for bundle in bundles(job, group))}
+            asked |= {
+                each.within for each in job.spec.topology.together if group.name in each.groups and sizes[group.name]
+            }
         if "island" in asked:
             yield Violation(
                 "S5", job.name, "wants its tasks in one island and gets MIG instances, which have no NVLink"

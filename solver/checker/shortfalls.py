@@ -25,7 +25,7 @@ from solver.model.cluster import GpuType, Level, NodeName
 from solver.model.parts import shrinking_apart
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.model.shape import Shape
-from solver.model.workload import Job, QueueName
+from solver.model.workload import GroupTopology, Job, QueueName
 from solver.plan.plan import Bind, Grow, Waits
 from solver.plan.reasons import Protected
 from solver.plan.violation import Violation
@@ -433,7 +433,7 @@ def is_plain(job: Job) -> bool:
     """One group of whole GPUs that asks for nothing of where it is but one domain for all of it."""
     topology, (group, *others) = job.spec.topology, job.spec.task_groups
     own = group.topology
-    asks = (topology.group, topology.spread, own.required, own.group, own.spread, group.nodes, others)
+    asks = (topology.group, topology.spread, topology.together, own != GroupTopology(), group.nodes, others)
     return not any(asks) and group.shape.gpus > 0
 
 

@@ -6,12 +6,15 @@ Part of the checker.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from solver.checker.case import JudgedPlan
-from solver.model.cluster import Level, Node
-from solver.model.workload import Job
-from solver.plan.extent import Extent
+from solver.checker.closeness import bundles
+from solver.model.cluster import Level, Node, NodeName
+from solver.model.workload import Job, TaskPlacement
+from solver.plan.extent import Extent, PartApart
 from solver.plan.plan import Bind, Departs, Grow, Moves, Runs, Starts, Yields
 from solver.plan.violation import Violation
 
@@ -45,9 +48,44 @@ def _extents(case: JudgedPlan) -> Iterable[Violation]:
     said = {verdict.job: verdict.extent for verdict in case.verdicts(Starts)}
     for step in case.steps(Bind):
         if step.job in said:
-            found = _counted(case.jobs[step.job], [nodes[task.node] for task in step.tasks])
+            job, hosts = case.jobs[step.job], [nodes[task.node] for task in step.tasks]
+            found = _counted(job, hosts)
+            if found is not None:
+                found = msgspec.structs.replace(found, parts=tuple(_parts_apart(job, step.tasks, nodes)))
             if said[step.job] != found:
                 yield Violation("verdicts", step.job, f"is said to lie {said[step.job]}; it lies {found}")
+
+
+def _parts_apart(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]) -> Iterable[PartApart]:
+    """Groups, groups together and bundles that are not in one domain of a level that they prefer."""
+    for known in job.spec.topology.together:
+        mine = [task for task in tasks if task.group in known.groups]
+        yield from (PartApart(known.groups, level) for level in _missed(known.preferred, [mine], nodes))
+    for group in job.spec.task_groups:
+        mine = [task for task in tasks if task.group == group.name]
+        yield from (PartApart((group.name,), level) for level in _missed(group.topology.preferred, [mine], nodes))
+        for bundle in sorted(bundles(job, group), key=lambda known: -known.tasks):
+            numbers = {task.index // bundle.tasks for task in mine}
+            cut = [[task for task in mine if task.index // bundle.tasks == number] for number in numbers]
+            for level, torn in _missed(bundle.preferred, cut, nodes).items():
+                whole = bundle.tasks >= group.replicas
+                yield PartApart((group.name,), level, 0 if whole else bundle.tasks, 0 if whole else torn)
+
+
+def _missed(
+    preferred: Level | tuple[Level, ...] | None,
+    sets: Sequence[Sequence[TaskPlacement]],
+    nodes: Mapping[NodeName, Node],
+) -> dict[Level, int]:
+    """How many of these sets of tasks miss which of these levels, the closest first."""
+    wishes = {preferred} if isinstance(preferred, str) else set(preferred or ())
+    levels: tuple[Level, ...] = ("island", "rack", "block", "pool")
+    torn = {
+        level: sum(len({nodes[task.node].domain(level) for task in tasks}) > 1 for tasks in sets)
+        for level in levels
+        if level in wishes
+    }
+    return {level: count for level, count in torn.items() if count}
 
 
 def _counted(job: Job, hosts: Sequence[Node]) -> Extent | None:

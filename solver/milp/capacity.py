@@ -19,6 +19,7 @@ from solver.model.amounts import CPU, MEMORY, NONE
 from solver.model.cluster import GpuType, Level, is_wider
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Circle, MigShape, Shape, SharedShape, kept_to, nodes_of
+from solver.model.workload import Bundled
 
 Flows = list[tuple[int, tuple[Group, ...]]]
 """Columns that flow into one cell, with the tasks that one of each brings."""
@@ -135,33 +136,37 @@ class CapacityRows:
 
     def _bundle_rows(self) -> None:
         """Gangs kept together closer than a cell: each takes a bundle of slots out of one such domain."""
-        for (level, (shape, gpu_type, count)), domains in self._kept_together().items():
+        for (level, (shape, gpu_type, count), inner), domains in self._kept_together().items():
             per_domain: dict[int, list[tuple[int, float]]] = defaultdict(list)
             for kind, columns in self.flows.items():
-                if kind.level is not None and not is_wider(kind.level, level):
+                # Of bundles of bundles only what is cut into the same ones takes any.
+                if kind.level is not None and not is_wider(kind.level, level) and inner in ((), kind.inner):
                     bundles = self._slots_taken(kind, shape, gpu_type) // count
                     for domain, column in columns.items():
                         if domain in domains:
                             per_domain[domain].append((column, float(bundles)))
             for domain, terms in per_domain.items():
-                limit = self.cells.bundles(shape, count, level, CapacityCell(domain, gpu_type))
+                limit = self.cells.bundles(shape, count, level, CapacityCell(domain, gpu_type), inner)
                 self.builder.at_most(summed(terms), limit)
 
-    def _kept_together(self) -> dict[tuple[Level, Part], set[int]]:
-        """What is kept together closer than a cell, and the domains it flows into.
+    def _kept_together(self) -> dict[tuple[Level, Part, Bundled], set[int]]:
+        """What is kept together closer than a cell, or in bundles that are, and the domains it flows into.
 
         Where it can't be, it is not known which tasks take its slots: a pool that is not shared has none of a share's to lose.
         """
-        together: dict[tuple[Level, Part], set[int]] = defaultdict(set)
+        together: dict[tuple[Level, Part, Bundled], set[int]] = defaultdict(set)
         for kind, columns in self.flows.items():
             if kind.level is not None and is_wider(self.cells.level, kind.level):
                 for part in kind.parts:
-                    together[kind.level, part] |= columns.keys()
-        for (level, (shape, gpu_type, count)), domains in list(together.items()):
+                    together[kind.level, part, ()] |= columns.keys()
+            if kind.level is not None and kind.inner:
+                together[kind.level, kind.parts[0], kind.inner] |= columns.keys()
+        for (level, (shape, gpu_type, count), inner), domains in list(together.items()):
             if nodes_of(shape):
-                together[level, (kept_to(shape, ""), gpu_type, count)] |= domains
+                together[level, (kept_to(shape, ""), gpu_type, count), inner] |= domains
             if shape.resources:
-                together[level, (msgspec.structs.replace(shape, resources=NONE), gpu_type, count)] |= domains
+                bare_of_others = msgspec.structs.replace(shape, resources=NONE)
+                together[level, (bare_of_others, gpu_type, count), inner] |= domains
         return together
 
     def _slots_taken(self, kind: FlowKind, reference: Shape, gpu_type: GpuType) -> int:

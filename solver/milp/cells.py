@@ -20,6 +20,7 @@ from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory
 from solver.model.shape import MigShape, Shape, SharedShape, kept_to, nodes_of
+from solver.model.workload import Bundled
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Cells:
     parts: dict[CapacityCell, tuple[Mask, ...]] = field(default_factory=dict)
     _slots: dict[tuple[Shape, GpuType], Ints] = field(default_factory=dict)
     _in_parts: dict[tuple[Shape, GpuType], Ints] = field(default_factory=dict)
-    _bundles: dict[tuple[Shape, int, Level, GpuType], Ints] = field(default_factory=dict)
+    _bundles: dict[tuple[Shape, int, Level, GpuType, Bundled], Ints] = field(default_factory=dict)
 
     @property
     def domains(self) -> int:
@@ -59,9 +60,12 @@ class Cells:
             return int(self._per_node(shape, cell.gpu_type)[self.mask_of(cell)].sum())
         return int(self._per_domain(shape, cell.gpu_type)[cell.domain])
 
-    def bundles(self, shape: Shape, tasks: int, level: Level, cell: CapacityCell) -> int:
-        """How many times `tasks` slots of a shape lie together in one domain of a closer level, over a cell."""
-        return int(self._bundles_per_domain(shape, tasks, level, cell.gpu_type)[cell.domain])
+    def bundles(self, shape: Shape, tasks: int, level: Level, cell: CapacityCell, inner: Bundled = ()) -> int:
+        """How many times at most `tasks` slots of a shape lie together in one domain of a level, over a cell.
+
+        `inner`: these again in smaller bundles, the largest first.
+        """
+        return int(self._bundles_per_domain(shape, tasks, level, cell.gpu_type, inner)[cell.domain])
 
     def free(self, cell: CapacityCell, name: str) -> int:
         """How much is free in a cell of what is called so: CPU, memory, or what else nodes have."""
@@ -129,18 +133,29 @@ class Cells:
             self._slots[key] = summed.astype(np.int64)
         return self._slots[key]
 
-    def _bundles_per_domain(self, shape: Shape, tasks: int, level: Level, gpu_type: GpuType) -> Ints:
-        key = (shape, tasks, level, gpu_type)
+    def _bundles_per_domain(self, shape: Shape, tasks: int, level: Level, gpu_type: GpuType, inner: Bundled) -> Ints:
+        key = (shape, tasks, level, gpu_type, inner)
         if key not in self._bundles:
-            closer, outer = self.capacity.topology[level], self.capacity.topology[self.level]
-            together = (
-                np.bincount(closer.of_node, weights=self.capacity.slots(shape, gpu_type)).astype(np.int64) // tasks
-            )
-            outer_of_closer = np.zeros(len(closer.names), dtype=np.int64)
-            outer_of_closer[closer.of_node] = outer.of_node
-            summed = np.bincount(outer_of_closer, weights=together, minlength=self.domains)
-            self._bundles[key] = summed.astype(np.int64)
+            together = self._bundles_in(shape, tasks, level, gpu_type, inner)
+            self._bundles[key] = self._summed(together, level, self.level)
         return self._bundles[key]
+
+    def _bundles_in(self, shape: Shape, tasks: int, level: Level, gpu_type: GpuType, inner: Bundled) -> Ints:
+        """By domain of a level: as many bundles as its slots do for, and the bundles that these are made of."""
+        slots = self.capacity.slots(shape, gpu_type)
+        most: Ints = np.bincount(self.capacity.topology[level].of_node, weights=slots).astype(np.int64) // tasks
+        if inner:
+            (each, within), smaller = inner[0], inner[1:]
+            there = self._summed(self._bundles_in(shape, each, within, gpu_type, smaller), within, level)
+            most = np.minimum(most, there // (tasks // each))
+        return most
+
+    def _summed(self, by_domain: Ints, level: Level, outer: Level) -> Ints:
+        """What is known by domain of a level, by domain of another one that is no closer."""
+        closer, wider = self.capacity.topology[level], self.capacity.topology[outer]
+        outer_of_closer = np.zeros(len(closer.names), dtype=np.int64)
+        outer_of_closer[closer.of_node] = wider.of_node
+        return np.bincount(outer_of_closer, weights=by_domain, minlength=len(wider.names)).astype(np.int64)
 
 
 def cost_in_slots(task: Shape, reference: Shape) -> int:

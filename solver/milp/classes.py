@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from solver.capacity.reserved_view import Against
 from solver.model.shape import Shape
-from solver.model.workload import Bundle, QueueName, TopologyRequest
+from solver.model.workload import Bundled, KeptGroups, QueueName, TopologyRequest
 from solver.queueing.demand import StartCandidate, SubLayer
 from solver.quota.options import Option
 
@@ -20,7 +20,8 @@ Group = tuple[Shape, int]
 class JobClass:
     """Candidates that are exchangeable up to their place in the queue; `members` in that order.
 
-    `extra`: by how many tasks each group may grow beyond what it has in `groups`. `bundles`: how its tasks keep together.
+    `extra`: by how many tasks each group may grow beyond what it has in `groups`. `bundles`: how the tasks of each group have to
+    keep together, the largest bundles first. `kept_groups`: groups that have to keep to one domain of a level, by their numbers.
     """
 
     queue: QueueName
@@ -28,7 +29,8 @@ class JobClass:
     band: int
     groups: tuple[Group, ...]
     extra: tuple[int, ...]
-    bundles: tuple[Bundle | None, ...]
+    bundles: tuple[Bundled, ...]
+    kept_groups: tuple[KeptGroups, ...]
     topology: TopologyRequest
     options: tuple[Option, ...]
     members: tuple[StartCandidate, ...]
@@ -75,6 +77,7 @@ def _class(members: tuple[StartCandidate, ...]) -> JobClass:
     first, spec = members[0], members[0].job.spec
     groups = tuple((group.shape, group.least) for group in spec.task_groups)
     extra = tuple(group.replicas - group.least for group in spec.task_groups)
-    bundles = tuple(spec.bundle_of(group) for group in spec.task_groups)
+    bundles = tuple(spec.kept_in_bundles(group) for group in spec.task_groups)
     topology = spec.effective_topology
-    return JobClass(spec.queue, first.sub_layer, first.band, groups, extra, bundles, topology, first.options, members)
+    of_class = spec.queue, first.sub_layer, first.band
+    return JobClass(*of_class, groups, extra, bundles, spec.kept_groups, topology, first.options, members)

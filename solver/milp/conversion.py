@@ -202,6 +202,11 @@ def _flows_of(
                 (kind, domains[0]) for kind, _ in formulation.kinds_of(way) if number == _first_with_gpus(start)
             )
             continue
+        groups = formulation.groups_with(way, number)
+        if groups:
+            if number == formulation.first_with_gpus(way, groups):
+                yield formulation.kind_of_groups(way, groups), domains[0]
+            continue
         first = 0
         for kind, times in formulation.kinds_of_group(way, number):
             for _ in range(times):
@@ -232,6 +237,8 @@ def _kinds_of_tasks(way: Way, number: int, least: int, formulation: Formulation)
     if formulation.kept_at(way):
         ((kind, _),) = formulation.kinds_of(way)
         yield from [kind] * least
+    elif groups := formulation.groups_with(way, number):
+        yield from [formulation.kind_of_groups(way, groups)] * least
     else:
         for kind, times in formulation.kinds_of_group(way, number):
             yield from [kind] * times * kind.parts[0][2]

@@ -52,14 +52,17 @@ class TooManyWaysError(Exception):
     """The steps ran out before every way was tried: nothing is known."""
 
 
+_Kept = tuple[tuple[int, ...], int, int]
+"""Names tasks that keep together: of which groups, and of one group in bundles of which size which bundle (0, 0: all)."""
+
+
 class _Task(NamedTuple):
-    """One task to place; `bundle`: which bundle of its group it belongs to (-1: none), `within`: where that keeps together."""
+    """One task to place; `kept`: with which other tasks it keeps together, and in one domain of which level."""
 
     group: int
     shape: Shape
     gpu_type: GpuType | None
-    bundle: int
-    within: Level | None
+    kept: tuple[tuple[_Kept, Level], ...]
 
 
 @dataclass(slots=True)
@@ -161,15 +164,16 @@ class PackingSearch:
     ) -> Iterator[int]:
         """Nodes that type, set, bundle and spreads allow; alike tasks ascending, since which is where doesn't matter."""
         task, alike = tasks[len(before)], [(t, n) for t, n in zip(tasks, before, strict=False)]
-        mates = [node for other, node in alike if (other.group, other.bundle) == (task.group, task.bundle)]
-        of_node = self.capacity.topology[task.within].of_node if task.within and mates else None
+        mates = [node for other, node in alike if (other.group, other.kept) == (task.group, task.kept)]
+        near = [(level, self._node_of(kept, alike)) for kept, level in task.kept]
+        domains = [(self.capacity.topology[level].of_node, node) for level, node in near if node is not None]
         allowed = self.capacity.sets.get(nodes_of(task.shape))
         for node in domain:
             if (task.gpu_type not in (None, self.capacity.nodes[node].gpu_type)) or (mates and node < mates[-1]):
                 continue
             if allowed is not None and not allowed[node]:
                 continue
-            if of_node is not None and of_node[node] != of_node[mates[0]]:
+            if any(of_node[node] != of_node[other] for of_node, other in domains):
                 continue
             own = [other for placed, other in alike if placed.group == task.group]
             spec = gang.candidate.job.spec
@@ -178,6 +182,11 @@ class PackingSearch:
             ):
                 continue
             yield node
+
+    @staticmethod
+    def _node_of(kept: _Kept, placed: Sequence[tuple[_Task, int]]) -> int | None:
+        """Where the first of some tasks is that keep together; None: none is placed yet."""
+        return next((node for other, node in placed if any(kept == mine for mine, _ in other.kept)), None)
 
     def _is_full(self, spread: Spread | None, before: Sequence[int], node: int) -> bool:
         if spread is None:
@@ -204,9 +213,10 @@ def _tasks(gang: PackingRequest) -> list[_Task]:
     """Its tasks, in the order of groups and indexes."""
     spec, tasks = gang.candidate.job.spec, []
     for number, (group, count) in enumerate(zip(spec.task_groups, gang.tasks, strict=True)):
-        bundle = spec.bundle_of(group)
+        bundles = spec.kept_in_bundles(group)
         shape, gpu_type = gang.option.shapes[number], gang.option.gpu_types[number]
+        with_others = [((each.groups, 0, 0), each.level) for each in spec.kept_groups if number in each.groups]
         for index in range(count):
-            kept = (index // bundle.tasks, bundle.within) if bundle else (-1, None)
-            tasks.append(_Task(number, shape, gpu_type, *kept))
+            kept = [(((number,), size, index // size), level) for size, level in bundles]
+            tasks.append(_Task(number, shape, gpu_type, (*with_others, *kept)))
     return tasks

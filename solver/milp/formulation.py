@@ -25,10 +25,10 @@ from solver.milp.classes import JobClass
 from solver.milp.lending import ChargedColumn, LendingRows
 from solver.milp.lines import LineRows, WayInLine
 from solver.milp.ways import DemandColumn, FlowKind, GrowthColumn, Part, Way, by_segment
-from solver.model.cluster import GpuType, Level, is_wider
+from solver.model.cluster import LEVELS, GpuType, Level, is_wider
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
-from solver.model.workload import TopologyRequest
+from solver.model.workload import KeptGroups, TopologyRequest
 from solver.placement.starts import ENTITLED, FAIR, FIT, LEFTOVER, TYPE_WEIGHT, Segment, misfit
 from solver.placement.strain import ladder
 from solver.policy.tree import QuotaLine
@@ -98,25 +98,47 @@ class Formulation:
                 yield FlowKind(way.level, None, parts, self.classes[way.job_class].against), 1
         else:
             for group in range(len(way.option.gpu_types)):
-                yield from self.kinds_of_group(way, group)
+                kept = self.groups_with(way, group)
+                if kept is None:
+                    yield from self.kinds_of_group(way, group)
+                elif group == self.first_with_gpus(way, kept):
+                    yield self.kind_of_groups(way, kept), 1
+
+    def groups_with(self, way: Way, group: int) -> KeptGroups | None:
+        """The groups with which a group flows as one, where the gang does not; None: it flows by itself."""
+        known = next((each for each in self.classes[way.job_class].kept_groups if group in each.groups), None)
+        return None if known is None or is_wider(known.level, self.cells.level) else known
+
+    def kind_of_groups(self, way: Way, kept: KeptGroups) -> FlowKind:
+        """What groups that keep to one domain, some of which have GPUs, send into a cell."""
+        parts = tuple(self._parts(way, kept.groups))
+        return FlowKind(kept.level, way.pool, parts, self.classes[way.job_class].against)
+
+    @staticmethod
+    def first_with_gpus(way: Way, kept: KeptGroups) -> int | None:
+        """The first of some groups that has GPUs."""
+        return next((group for group in kept.groups if way.option.gpu_types[group] is not None), None)
 
     def kinds_of_group(self, way: Way, group: int) -> Iterable[tuple[FlowKind, int]]:
         """What the tasks of one group send into cells, in the order of their indexes, where the gang does not flow as one.
 
-        Bundles that may be wider than a cell flow task by task.
+        Bundles that may be wider than a cell flow task by task, or in those of their bundles that may not.
         """
         known, gpu_type = self.classes[way.job_class], way.option.gpu_types[group]
         if gpu_type is None:
             return
-        shape, (_, count), bundle = way.option.shapes[group], known.groups[group], known.bundles[group]
-        if bundle is None or is_wider(bundle.within, self.cells.level):
+        shape, (_, count) = way.option.shapes[group], known.groups[group]
+        bundles = [bundle for bundle in known.bundles[group] if not is_wider(bundle[1], self.cells.level)]
+        if not bundles:
             yield FlowKind(None, way.pool, ((bare(shape), gpu_type, 1),), known.against), count
             return
-        full, rest = divmod(count, bundle.tasks)
-        for size, times in ((bundle.tasks, full), (rest, 1)):
+        full, rest = divmod(count, bundles[0][0])
+        for size, times in ((bundles[0][0], full), (rest, 1)):
             if size and times:
-                level = bundle.within if size > 1 else None
-                yield FlowKind(level, way.pool, ((bare(shape), gpu_type, size),), known.against), times
+                within = min((at for each, at in bundles if each >= min(size, count)), key=LEVELS.index)
+                level, part = within if size > 1 else None, (bare(shape), gpu_type, size)
+                smaller = tuple((each, at) for each, at in bundles if 1 < each < size and is_wider(within, at))
+                yield FlowKind(level, way.pool, (part,), known.against, smaller), times
 
     def kind_of_growth(self, growth: GrowthColumn) -> FlowKind:
         """What each task that a gang grows by sends into cells."""
@@ -146,13 +168,13 @@ class Formulation:
         """The columns of a class, the most preferred first."""
         return tuple(self._by_class.get(number, ()))
 
-    def _parts(self, way: Way) -> Iterable[Part]:
-        """GPU tasks by shape and type. Groups without GPUs can be anywhere: placement sees to them."""
+    def _parts(self, way: Way, groups: Iterable[int] | None = None) -> Iterable[Part]:
+        """GPU tasks by shape and type, of some groups. Those without GPUs can be anywhere: placement sees to them."""
         total: dict[tuple[Shape, GpuType], int] = defaultdict(int)
-        counts = (count for _, count in self.classes[way.job_class].groups)
-        for shape, count, gpu_type in zip(way.option.shapes, counts, way.option.gpu_types, strict=True):
+        for group in range(len(way.option.gpu_types)) if groups is None else groups:
+            gpu_type, (_, count) = way.option.gpu_types[group], self.classes[way.job_class].groups[group]
             if gpu_type is not None:
-                total[bare(shape), gpu_type] += count
+                total[bare(way.option.shapes[group]), gpu_type] += count
         for (shape, gpu_type), count in sorted(total.items(), key=lambda item: (size_of(item[0][0]), item[0][1])):
             yield shape, gpu_type, count
 
@@ -255,9 +277,9 @@ class Formulation:
     def _most_in(self, kind: FlowKind, part: Part, domain: int) -> int:
         shape, gpu_type, count = part
         cell, cells = CapacityCell(domain, gpu_type), self._cells_of(kind.against)
-        if kind.level is None or kind.level == cells.level:
+        if kind.level is None or (kind.level == cells.level and not kind.inner):
             return cells.slots(shape, cell) // count
-        return cells.bundles(shape, count, kind.level, cell)
+        return cells.bundles(shape, count, kind.level, cell, kind.inner)
 
     def _quota_rows(self) -> None:
         terms: dict[QuotaLine | CapLine, list[tuple[int, float]]] = defaultdict(list)

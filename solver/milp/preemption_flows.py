@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 from solver.capacity.reserved_view import Against
 from solver.model.cluster import GpuType, Level, SpreadLevel
 from solver.model.shape import Shape
-from solver.model.workload import JobSpec
+from solver.model.workload import JobSpec, KeptGroups
 from solver.quota.options import Option
 
 
@@ -44,13 +45,19 @@ class TaskKind(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Tasks of one group of a job. `together`: so many of them at a time are in one domain of `within`; None: they may be apart."""
+    """Tasks of one group of a job."""
 
     group: int
     kind: TaskKind
     tasks: int
-    together: int
-    within: Level | None
+
+
+class KeptTogether(NamedTuple):
+    """So many `times` for each job, that many tasks of each of these kinds are in one domain of a level."""
+
+    times: int
+    tasks: Mapping[TaskKind, int]
+    level: Level
 
 
 class KeptApart(NamedTuple):
@@ -63,11 +70,11 @@ class KeptApart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlacedJobs:
-    """Jobs that a column counts: the level of which each keeps to one domain, and what it sends to nodes."""
+    """Jobs that a column counts: what each sends to nodes, and what of it keeps together, and apart."""
 
     column: int
-    level: Level | None
     flows: Sequence[Flow]
+    together: Sequence[KeptTogether]
     apart: Sequence[KeptApart]
 
     @classmethod
@@ -83,15 +90,20 @@ class PlacedJobs:
         """With so many tasks of each group."""
         ways = zip(option.shapes, option.gpu_types, strict=True)
         slots = [slot_of(*way) for way in ways]
-        flows = tuple(_flows(column, level, spec, slots, tasks))
-        return cls(column, level, flows, tuple(_kept_apart(spec, flows)))
+        flows, bundles = list[Flow](), list[KeptTogether]()
+        for number, (slot, count) in enumerate(zip(slots, tasks, strict=True)):
+            if count:
+                mine, kept = _of_group(column, spec, number, slot, count, is_tied=level is not None)
+                flows += mine
+                bundles += kept
+        together = (*_whole_groups(level, spec, flows), *bundles)
+        return cls(column, tuple(flows), together, tuple(_kept_apart(spec, flows)))
 
     @property
     def levels(self) -> Iterator[Level]:
         """Those of which domains matter to it."""
-        for level in (self.level, *(flow.within for flow in self.flows), *(known.level for known in self.apart)):
-            if level and level != "node":
-                yield level
+        yield from (known.level for known in self.together)
+        yield from (known.level for known in self.apart if known.level != "node")
 
     def kinds_of_group(self, group: int) -> Iterator[tuple[TaskKind, int]]:
         """What it sends of one group, in the order of its tasks."""
@@ -100,29 +112,49 @@ class PlacedJobs:
 
 def is_kept_near_or_apart(spec: JobSpec) -> bool:
     """Whether tasks have to be together, or apart, otherwise than in one domain all of them."""
-    return bool(spec.topology.spread) or any(
-        spec.bundle_of(group) or group.topology.spread for group in spec.task_groups
+    return bool(spec.topology.spread or spec.kept_groups) or any(
+        spec.kept_in_bundles(group) or group.topology.spread for group in spec.task_groups
     )
 
 
-def _flows(
-    column: int, level: Level | None, spec: JobSpec, slots: Sequence[SlotKind], tasks: Iterable[int]
-) -> Iterator[Flow]:
-    for number, (group, slot, count) in enumerate(zip(spec.task_groups, slots, tasks, strict=True)):
-        if not count:
-            continue
-        bundle = spec.bundle_of(group)
-        if bundle is None or min(bundle.tasks, count) <= 1:
-            is_tied = level or spec.topology.spread or group.topology.spread
-            tied = (column, number) if group.topology.spread else (column,) if is_tied else None
-            yield Flow(number, TaskKind(slot, tied), count, 1, None)
-            continue
-        full, rest = divmod(count, bundle.tasks)
-        if full:
-            kind = TaskKind(slot, (column, number, bundle.tasks))
-            yield Flow(number, kind, full * bundle.tasks, bundle.tasks, bundle.within)
+def _of_group(
+    column: int, spec: JobSpec, number: int, slot: SlotKind, count: int, *, is_tied: bool
+) -> tuple[list[Flow], list[KeptTogether]]:
+    """What the tasks of one group are, and how they keep together: whole bundles, then what is left, in smaller ones."""
+    group = spec.task_groups[number]
+    bundles = [bundle for bundle in spec.kept_in_bundles(group) if min(bundle[0], count) > 1]
+    is_tied = is_tied or bool(spec.topology.spread) or any(number in known.groups for known in spec.kept_groups)
+    if not bundles:
+        tied = (column, number) if group.topology.spread else (column,) if is_tied else None
+        return [Flow(number, TaskKind(slot, tied), count)], []
+    # One that takes all tasks need not be cut into whole bundles.
+    cut = [bundle for bundle in bundles if bundle[0] < count]
+    by_size, kept, left = dict[int, Flow](), list[KeptTogether](), count
+    for place, (size, _) in enumerate(cut):
+        tasks = left - left % size
+        if tasks:
+            kind = TaskKind(slot, (column, number, size))
+            by_size[size] = Flow(number, kind, tasks)
+            kept += (KeptTogether(tasks // each, {kind: each}, level) for each, level in cut[place:])
+        left -= tasks
+    if left:
+        by_size[left] = Flow(number, TaskKind(slot, (column, number, left)), left)
+    # What is left of larger bundles is together with the smaller ones that are whole.
+    for size, level in bundles:
+        rest = {flow.kind: flow.tasks for each, flow in by_size.items() if each < size or size >= count}
         if rest:
-            yield Flow(number, TaskKind(slot, (column, number, rest)), rest, rest, bundle.within)
+            kept.append(KeptTogether(1, rest, level))
+    return list(by_size.values()), kept
+
+
+def _whole_groups(level: Level | None, spec: JobSpec, flows: Sequence[Flow]) -> Iterator[KeptTogether]:
+    """All tasks, and those of groups that keep to one domain."""
+    together = [KeptGroups(tuple(range(len(spec.task_groups))), level)] if level else []
+    for known in (*together, *spec.kept_groups):
+        tasks = Counter[TaskKind]()
+        for flow in flows:
+            tasks[flow.kind] += flow.tasks if flow.group in known.groups else 0
+        yield KeptTogether(1, +tasks, known.level)
 
 
 def _kept_apart(spec: JobSpec, flows: Sequence[Flow]) -> Iterator[KeptApart]:

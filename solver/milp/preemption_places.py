@@ -7,7 +7,7 @@ leaves for those for whom it may leave: for each set of jobs there is a row abou
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -303,14 +303,8 @@ class PreemptionPlaces:
 
     def _rows_of_jobs(self, jobs: PlacedJobs) -> None:
         """Which of their tasks are in one domain, and how many a domain has at most."""
-        if jobs.level:
-            tasks = Counter[TaskKind]()
-            for flow in jobs.flows:
-                tasks[flow.kind] += flow.tasks
-            self._rows_of_domains(jobs.column, 1, tasks, jobs.level)
-        for flow in jobs.flows:
-            if flow.within:
-                self._rows_of_domains(jobs.column, flow.tasks // flow.together, {flow.kind: flow.together}, flow.within)
+        for known in jobs.together:
+            self._rows_of_domains(jobs.column, known.times, known.tasks, known.level)
         for apart in jobs.apart:
             self._rows_of_spread(jobs.column, apart)
 

@@ -222,4 +222,5 @@ def closest_cell_level(classes: Sequence[JobClass]) -> Level:
 
 def _asked(classes: Sequence[JobClass]) -> set[Level]:
     asked = {level for known in classes for level in known.topology.levels}
-    return asked | {bundle.within for known in classes for bundle in known.bundles if bundle}
+    asked |= {level for known in classes for bundles in known.bundles for _, level in bundles}
+    return asked | {kept.level for known in classes for kept in known.kept_groups}

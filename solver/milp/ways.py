@@ -11,6 +11,7 @@ from solver.milp.classes import JobClass
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
+from solver.model.workload import Bundled
 from solver.placement.starts import Segment
 from solver.queueing.demand import SubLayer
 from solver.quota.dominance import HostUse
@@ -25,13 +26,14 @@ Part = tuple[Shape, GpuType, int]
 class FlowKind:
     """What flows into cells: one task (`level` None; `pool` where it must stay in one), or a gang kept together at `level`.
 
-    `against`: the holders of reservations that hold it back.
+    `against`: the holders of reservations that hold it back. `inner`: the smaller bundles that its tasks are in.
     """
 
     level: Level | None
     pool: int | None
     parts: tuple[Part, ...]
     against: Against = NOBODY
+    inner: Bundled = ()
 
 
 @dataclass(frozen=True, slots=True)

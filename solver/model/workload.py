@@ -18,11 +18,44 @@ Phase = Literal["pending", "starting", "running", "stopping"]
 """Only live jobs are in a snapshot. `starting` and `stopping` hold their devices until the backend confirms."""
 
 
+Wish = Level | tuple[Level, ...]
+"""The level, or the levels, of which one domain is best."""
+
+
+def levels_of(wish: Wish | None) -> tuple[Level, ...]:
+    """Levels as they are written, the closest first."""
+    written = (wish,) if isinstance(wish, str) else wish or ()
+    return tuple(level for level in LEVELS if level in written)
+
+
 class Bundle(Document, frozen=True):
-    """Each `tasks` consecutive tasks of a group, counted from index 0, lie in one domain of a level; the last may be fewer."""
+    """Each `tasks` consecutive tasks of a group, counted from index 0, keep together; the last may be fewer.
+
+    `within`: in one domain of this level, or the job waits; None: they may be apart. `preferred`: in one domain of these levels
+    if that can be.
+    """
 
     tasks: int
-    within: Level
+    within: Level | None = None
+    preferred: Wish | None = None
+
+    @property
+    def wishes(self) -> tuple[Level, ...]:
+        """The preferred levels, the closest first."""
+        return levels_of(self.preferred)
+
+
+class Together(Document, frozen=True):
+    """All tasks of these groups keep together: in one domain of `within`, and of `preferred` if that can be, as a bundle does."""
+
+    groups: tuple[str, ...]
+    within: Level | None = None
+    preferred: Wish | None = None
+
+    @property
+    def wishes(self) -> tuple[Level, ...]:
+        """The preferred levels, the closest first."""
+        return levels_of(self.preferred)
 
 
 class Spread(Document, frozen=True):
@@ -32,12 +65,38 @@ class Spread(Document, frozen=True):
     max_per_domain: int
 
 
+Bundled = tuple[tuple[int, Level], ...]
+"""Bundles that have to be together: how many tasks, and the level of which they share a domain; the largest first."""
+
+
+class KeptGroups(NamedTuple):
+    """Task groups of a job, by their numbers, that have to be together in one domain of a level."""
+
+    groups: tuple[int, ...]
+    level: Level
+
+
 class GroupTopology(Document, frozen=True):
-    """What one task group asks for by itself. `required`: all its tasks in one domain; `group`: the same for its bundles."""
+    """What one task group asks for by itself.
+
+    `required`: all its tasks in one domain; `preferred`: the same, if that can be; `group`: the same for its bundles, and for
+    bundles of these.
+    """
 
     required: Level | None = None
-    group: Bundle | None = None
+    group: Bundle | tuple[Bundle, ...] | None = None
     spread: Spread | None = None
+    preferred: Wish | None = None
+
+    @property
+    def wishes(self) -> tuple[Level, ...]:
+        """The preferred levels, the closest first."""
+        return levels_of(self.preferred)
+
+    @property
+    def keeps_near_or_apart(self) -> bool:
+        """Whether it asks for anything at all."""
+        return bool(self.required or self.group or self.spread or self.preferred)
 
 
 class TaskGroup(Document, frozen=True):
@@ -71,20 +130,21 @@ class TopologyRequest(Document, frozen=True):
     `placement`: as few nodes as can be, or as many; None: what its class says.
 
     `group`: how the tasks of each group are bundled that does not say it itself. `spread` counts the tasks of all groups.
+    `together`: some of the groups keep to one domain.
     """
 
     required: Level | None = None
-    preferred: Level | tuple[Level, ...] | None = None
-    group: Bundle | None = None
+    preferred: Wish | None = None
+    group: Bundle | tuple[Bundle, ...] | None = None
     spread: Spread | None = None
     communication: Literal["normal", "bound"] = "normal"
     placement: PlacementStyle | None = None
+    together: tuple[Together, ...] = ()
 
     @property
     def wishes(self) -> tuple[Level, ...]:
         """The preferred levels, the closest first."""
-        written = (self.preferred,) if isinstance(self.preferred, str) else self.preferred or ()
-        return tuple(level for level in LEVELS if level in written)
+        return levels_of(self.preferred)
 
     @property
     def levels(self) -> frozenset[Level]:
@@ -244,11 +304,64 @@ class JobSpec(Document, frozen=True):
         """What the topology request demands in fact: a single task is in one domain of any level by itself."""
         return TopologyRequest() if self.tasks == 1 else self.topology
 
-    def bundle_of(self, group: TaskGroup) -> Bundle | None:
-        """How the tasks of a group are bundled; None: they are not."""
-        if group.topology.required:
-            return Bundle(group.replicas, group.topology.required)
-        return group.topology.group or self.topology.group
+    def bundles_of(self, group: TaskGroup) -> tuple[Bundle, ...]:
+        """How the tasks of a group are bundled, the largest bundles first: each is cut into the next ones; (): they are not."""
+        own = group.topology
+        written = own.group or (None if own.required else self.topology.group)
+        bundles = (written,) if isinstance(written, Bundle) else written or ()
+        inner = tuple(sorted(bundles, key=lambda bundle: -bundle.tasks))
+        whole = (Bundle(group.replicas, own.required, own.preferred),) if own.required or own.preferred else ()
+        return (*whole, *inner)
+
+    def kept_in_bundles(self, group: TaskGroup) -> Bundled:
+        """The bundles of a group without which it waits, the largest first."""
+        return tuple(
+            (min(bundle.tasks, group.replicas), bundle.within) for bundle in self.bundles_of(group) if bundle.within
+        )
+
+    @property
+    def kept_groups(self) -> tuple[KeptGroups, ...]:
+        """The groups that have to be together."""
+        numbers = {group.name: number for number, group in enumerate(self.task_groups)}
+        return tuple(
+            KeptGroups(tuple(sorted(numbers[name] for name in known.groups if name in numbers)), known.within)
+            for known in self.topology.together
+            if known.within
+        )
+
+    def together_of(self, group: TaskGroup) -> Together | None:
+        """With which groups a group keeps together; None: with none. A single task is together with itself."""
+        return next((known for known in self.topology.together if group.name in known.groups), None)
+
+    @property
+    def has_inner_wishes(self) -> bool:
+        """Whether some of its tasks are best together, otherwise than all of them."""
+        return any(known.wishes for known in self.topology.together) or any(
+            bundle.wishes for group in self.task_groups for bundle in self.bundles_of(group)
+        )
+
+    @property
+    def without_together(self) -> JobSpec:
+        """The same job, whose groups may be apart."""
+        return msgspec.structs.replace(self, topology=msgspec.structs.replace(self.topology, together=()))
+
+    @property
+    def with_wishes_required(self) -> JobSpec:
+        """The same job, whose groups and bundles have to be as close as they are best."""
+
+        def firm(bundle: Bundle) -> Bundle:
+            return Bundle(bundle.tasks, bundle.wishes[0]) if bundle.wishes else bundle
+
+        def firm_group(group: TaskGroup) -> TaskGroup:
+            bundles, own = tuple(firm(bundle) for bundle in self.bundles_of(group)), group.topology
+            return msgspec.structs.replace(group, topology=GroupTopology(group=bundles or None, spread=own.spread))
+
+        groups = tuple(firm_group(group) for group in self.task_groups)
+        together = tuple(
+            Together(known.groups, known.wishes[0]) if known.wishes else known for known in self.topology.together
+        )
+        topology = msgspec.structs.replace(self.topology, group=None, together=together)
+        return msgspec.structs.replace(self, task_groups=groups, topology=topology)
 
 
 class MigSlot(Document, frozen=True):

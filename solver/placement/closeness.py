@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,19 @@ class Manner:
         """Nothing but room decides."""
         return not self.limits and self.beside is None
 
+    def counted(self) -> tuple[Ints, ...]:
+        """What was counted on it so far, for `count_as`."""
+        return tuple(count.copy() for count in self._counts())
+
+    def count_as(self, before: tuple[Ints, ...]) -> None:
+        """Forget what was counted on it since then."""
+        for count, was in zip(self._counts(), before, strict=True):
+            count[:] = was
+
+    def _counts(self) -> Iterator[Ints]:
+        yield from (limit.left for limit in self.limits)
+        yield from () if self.beside is None else (self.beside,)
+
 
 @dataclass(frozen=True, slots=True)
 class Manners:
@@ -90,71 +103,159 @@ class Manners:
         """How the tasks of one group lie."""
         return Manner((*self.whole, *self.groups[number]), self.beside)
 
+    def counted(self) -> tuple[Ints, ...]:
+        """What was counted on it so far, for `count_as`."""
+        return self._of_all().counted()
+
+    def count_as(self, before: tuple[Ints, ...]) -> None:
+        """Forget what was counted on it since then."""
+        self._of_all().count_as(before)
+
+    def _of_all(self) -> Manner:
+        return Manner((*self.whole, *(limit for limits in self.groups for limit in limits)), self.beside)
+
 
 def choose(
-    room: FreeCapacity, offer: Offer, tasks: int, bundle: Bundle | None, manner: Manner, domain: Domain | None = None
+    room: FreeCapacity,
+    offer: Offer,
+    tasks: int,
+    bundles: Sequence[Bundle],
+    manner: Manner,
+    domain: Domain | None = None,
 ) -> Chosen | None:
     """Nodes for all the tasks, or None. After None the manner may have been counted on: begin with a new one.
 
     `domain`: in this one alone.
     """
     if domain is None:
-        chosen = more_tasks(room, offer, tasks, bundle, manner, ())
-    elif bundle is None and manner.is_plain:
+        chosen = more_tasks(room, offer, tasks, bundles, manner, ())
+    elif not bundles and manner.is_plain:
         chosen = _fill(room, offer, tasks, (), domain)
     else:
         here = offer.within(room.topology[domain[0]].of_node == domain[1])
-        chosen = more_tasks(room, here, tasks, bundle, manner, ())
-    return chosen if sum(count for _, count in chosen) == tasks else None
+        chosen = more_tasks(room, here, tasks, bundles, manner, ())
+    return chosen if _count(chosen) == tasks else None
 
 
 def more_tasks(
-    room: FreeCapacity, offer: Offer, tasks: int, bundle: Bundle | None, manner: Manner, before: Sequence[int]
+    room: FreeCapacity, offer: Offer, tasks: int, bundles: Sequence[Bundle], manner: Manner, before: Sequence[int]
 ) -> Chosen:
-    """Nodes for as many of the tasks as can be; `before` has the nodes of the group's earlier tasks, in order."""
-    if bundle is None:
+    """Nodes for as many of the tasks as can be; `before` has the nodes of the group's earlier tasks, in order.
+
+    `bundles`: the largest first.
+    """
+    if not bundles:
         if manner.beside is None:
             return _fill(room, offer, tasks, manner.limits)
         return _scatter(room, offer.slots, tasks, manner.limits, manner.beside)
-    slots, of_node = offer.slots.copy(), room.topology[bundle.within].of_node
+    bundle, slots = bundles[0], offer.slots.copy()
     chosen: Chosen = []
     done = len(before)
-    begun = of_node == of_node[before[-1]] if done % bundle.tasks else None
     while tasks:
-        size = min(tasks, bundle.tasks - done % bundle.tasks)
+        begun = done % bundle.tasks
+        size = min(tasks, bundle.tasks - begun)
         left = Offer(slots, room.topology)
-        here = of_node == _best_for_bundle(left, bundle.within, of_node, size, manner) if begun is None else begun
-        found = _fill(room, left.within(here), size, manner.limits)
+        found = _more_of_bundle(room, left, size, bundles, manner, before[len(before) - begun :] if begun else ())
         for node, count in found:
             slots[node] -= count
-            if manner.beside is not None:
-                manner.beside[node] += count
         chosen += found
-        done, tasks, begun = done + size, tasks - size, None
-        if sum(count for _, count in found) < size:
+        done, tasks, before = done + size, tasks - size, ()
+        if _count(found) < size:
             break
     return chosen
 
 
-def tasks_that_fit(room: FreeCapacity, offer: Offer, spec: JobSpec, number: int) -> int:
-    """How many of the tasks that one group needs to start its bundles and the spreads allow, were it alone; in whole bundles."""
-    manner, group = Manners.of(room, spec).of_group(number), spec.task_groups[number]
-    bundle = spec.bundle_of(group)
-    fit = sum(count for _, count in more_tasks(room, offer, group.least, bundle, manner, ()))
-    return fit - fit % bundle.tasks if bundle and fit < group.least else fit
+def tasks_that_fit(
+    room: FreeCapacity, offer: Offer, spec: JobSpec, number: int, bundles: Sequence[Bundle] | None = None
+) -> int:
+    """How many of the tasks that one group needs to start its bundles and the spreads allow, were it alone; in whole bundles.
 
-
-def _best_for_bundle(offer: Offer, level: Level, of_node: Ints, size: int, manner: Manner) -> int:
-    """The domain that such a bundle fills best; where none takes all of it, the roomiest.
-
-    Scattered bundles go first where fewest of the gang's tasks are.
+    `bundles`: as if it had to keep to these alone; None: to all that it has to keep to.
     """
+    manner, group = Manners.of(room, spec).of_group(number), spec.task_groups[number]
+    kept = [bundle for bundle in spec.bundles_of(group) if bundle.within] if bundles is None else bundles
+    fit = _count(more_tasks(room, offer, group.least, kept, manner, ()))
+    return fit - fit % kept[0].tasks if kept and fit < group.least else fit
+
+
+def _more_of_bundle(
+    room: FreeCapacity, offer: Offer, size: int, bundles: Sequence[Bundle], manner: Manner, begun: Sequence[int]
+) -> Chosen:
+    """Nodes for the next tasks of one bundle, those begun of which are on these nodes; as close as it wishes, if all find place."""
+    bundle, inner = bundles[0], bundles[1:]
+    for level in bundle.wishes:
+        before = manner.counted()
+        found = _in_one_domain(room, offer, size, level, inner, manner, begun)
+        if _count(found) == size:
+            return found
+        manner.count_as(before)
+    if bundle.within:
+        return _in_one_domain(room, offer, size, bundle.within, inner, manner, begun)
+    return more_tasks(room, offer, size, inner, manner, begun)
+
+
+def _in_one_domain(
+    room: FreeCapacity,
+    offer: Offer,
+    size: int,
+    level: Level,
+    inner: Sequence[Bundle],
+    manner: Manner,
+    begun: Sequence[int],
+) -> Chosen:
+    """Nodes for so many tasks in one domain of a level; in the one that takes most where none takes all.
+
+    `begun`: the nodes of earlier tasks of the bundle.
+    """
+    of_node = room.topology[level].of_node
+    if begun:
+        if (of_node[list(begun)] != of_node[begun[-1]]).any():
+            return []
+        return _in_domain(room, offer.within(of_node == of_node[begun[-1]]), size, inner, manner, begun)
+    domains = _domains_for_bundle(room, offer, level, size, inner, manner)
+    most, roomiest = -1, domains[0]
+    for domain in domains if len(domains) > 1 else ():
+        before = manner.counted()
+        found = _in_domain(room, offer.within(of_node == domain), size, inner, manner, ())
+        if _count(found) == size:
+            return found
+        manner.count_as(before)
+        most, roomiest = max((most, roomiest), (_count(found), domain), key=lambda known: known[0])
+    return _in_domain(room, offer.within(of_node == roomiest), size, inner, manner, ())
+
+
+def _in_domain(
+    room: FreeCapacity, offer: Offer, size: int, inner: Sequence[Bundle], manner: Manner, begun: Sequence[int]
+) -> Chosen:
+    if inner:
+        return more_tasks(room, offer, size, inner, manner, begun)
+    found = _fill(room, offer, size, manner.limits)
+    if manner.beside is not None:
+        for node, count in found:
+            manner.beside[node] += count
+    return found
+
+
+def _domains_for_bundle(
+    room: FreeCapacity, offer: Offer, level: Level, size: int, inner: Sequence[Bundle], manner: Manner
+) -> list[int]:
+    """The domains to try for such a bundle: the one that it fills best first; where none takes all of it, the roomiest alone.
+
+    Scattered bundles go first where fewest of the gang's tasks are. Of bundles without inner ones one domain is enough to try.
+    """
+    of_node = room.topology[level].of_node
     totals = room_in_domains(offer, level, of_node, manner.limits)
     able = np.flatnonzero(totals >= size)
-    if manner.beside is not None and len(able):
-        mine = np.bincount(of_node, weights=manner.beside, minlength=len(totals))[able]
-        able = able[mine == mine.min()]
-    return int(able[totals[able].argmin()] if len(able) else totals.argmax())
+    if not len(able):
+        return [int(totals.argmax())]
+    beside = np.zeros(len(of_node)) if manner.beside is None else manner.beside
+    mine = np.bincount(of_node, weights=beside, minlength=len(totals))[able]
+    ordered: list[int] = able[np.lexsort((totals[able], mine))].tolist()
+    return ordered if inner else ordered[:1]
+
+
+def _count(chosen: Chosen) -> int:
+    return sum(count for _, count in chosen)
 
 
 def room_in_domains(offer: Offer, level: Level, of_node: Ints, limits: Limits) -> Ints:

@@ -18,19 +18,22 @@ from solver.quota.options import Option
 
 
 class ServedGroup(NamedTuple):
-    """A task group under an option: its place in the job, what each of its tasks takes, on which type, and how they are bundled."""
+    """A task group under an option: its place in the job, what each of its tasks takes, on which type, and how they are bundled.
+
+    `bundles`: the largest first.
+    """
 
     name: str
     number: int
     shape: Shape
     gpu_type: GpuType | None
-    bundle: Bundle | None
+    bundles: tuple[Bundle, ...]
 
     @classmethod
     def of(cls, spec: JobSpec, option: Option, number: int) -> ServedGroup:
         """One of a job's groups."""
         group = spec.task_groups[number]
-        return cls(group.name, number, option.shapes[number], option.gpu_types[number], spec.bundle_of(group))
+        return cls(group.name, number, option.shapes[number], option.gpu_types[number], spec.bundles_of(group))
 
 
 def assign_devices(

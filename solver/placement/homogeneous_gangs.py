@@ -23,7 +23,7 @@ def is_homogeneous(spec: JobSpec, option: Option) -> bool:
 def lies_anyhow(spec: JobSpec) -> bool:
     """Whether a gang is one group that is neither bundled nor spread: it fits wherever there are slots enough as they are."""
     group, *others = spec.task_groups
-    return not (others or spec.topology.spread or group.topology.spread or spec.bundle_of(group))
+    return not (others or spec.topology.spread or group.topology.spread or spec.bundles_of(group))
 
 
 def has_room(room: FreeCapacity, spec: JobSpec, option: Option, tasks: int, *, fresh: bool = True) -> bool:

@@ -10,11 +10,11 @@ import numpy as np
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.offers import Offer
 from solver.capacity.partitions import MigPartitions
-from solver.model.arrays import Mask
+from solver.model.arrays import Counts, Mask
 from solver.model.cluster import LEVELS, GpuType, Level, is_wider
 from solver.model.pledges import Pledged
 from solver.model.shape import MigShape, Shape, SharedShape, nodes_of
-from solver.model.workload import JobSpec, TaskPlacement, TopologyRequest
+from solver.model.workload import JobSpec, TaskPlacement, Together, TopologyRequest
 from solver.placement.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
 from solver.placement.device_assignment import ServedGroup, assign_devices, by_node, take
 from solver.placement.homogeneous_gangs import has_room, is_homogeneous, lies_anyhow, says_it_all
@@ -109,8 +109,20 @@ def _place(
     found = _found(room, spec, option, within, tasks)
     if found is None:
         return None
+    if spec.has_inner_wishes and _strain_on(room, spec, found):
+        # As they come, domains are tried whatever groups wish; those in which they have all of it are worth a look.
+        wishing = _found(room, spec.with_wishes_required, option, within, tasks)
+        if wishing is not None and _strain_on(room, spec, wishing) < _strain_on(room, spec, found):
+            found = wishing
     placed = tuple(task for group, chosen in found for task in assign_devices(room, group, chosen))
     return PlacedGang(placed, strain_of(room, spec, placed))
+
+
+def _strain_on(room: FreeCapacity, spec: JobSpec, found: Found) -> float:
+    """What a gang pays on these nodes."""
+    with room.trying():
+        placed = tuple(task for group, chosen in found for task in assign_devices(room, group, chosen))
+    return strain_of(room, spec, placed)
 
 
 def _found(
@@ -166,17 +178,25 @@ def grow(room: FreeCapacity, spec: JobSpec, option: Option, placed: PlacedGang, 
     tasks = list(placed.tasks)
     nodes = [room.index[task.node] for task in tasks]
     first = sum(task.group == group.name for task in tasks)
-    manners = Manners.of(room, spec, placed.tasks)
+    manners, shared = Manners.of(room, spec, placed.tasks), _shared_domain(room, spec, number, placed.tasks)
     for level in _reach(asked):
         own = [task for task in tasks if task.group == group.name]
         if len(own) == first + most:
             break
         near = room.topology[level].around(nodes) if level else room.open_nodes
+        near = near if shared is None else near & shared
         offer = room.offer(group.shape, group.gpu_type, within=near & room.open_nodes).within(near)
         hosts = [room.index[task.node] for task in own]
-        chosen = more_tasks(room, offer, first + most - len(own), group.bundle, manners.of_group(number), hosts)
+        chosen = more_tasks(room, offer, first + most - len(own), group.bundles, manners.of_group(number), hosts)
         tasks += assign_devices(room, group, chosen, {task.index for task in own})
     return PlacedGang(tuple(tasks), strain_of(room, spec, tuple(tasks)))
+
+
+def _shared_domain(room: FreeCapacity, spec: JobSpec, number: int, placed: Sequence[TaskPlacement]) -> Mask | None:
+    """The nodes on which more tasks of a group are together with the groups that it has to be together with; None: any are."""
+    known = spec.together_of(spec.task_groups[number])
+    nodes = [room.index[task.node] for task in placed if known and task.group in known.groups]
+    return room.topology[known.within].around(nodes[:1]) if known and known.within and nodes else None
 
 
 def realised(room: FreeCapacity, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]]) -> PlacedGang:
@@ -275,24 +295,95 @@ class _Gang:
             return self._place_groups_together(domain, manners)
         ((group, tasks),), (offer,) = self.groups, self.offers
         offer = self._together(group, offer, domain)
-        chosen = choose(self.room, offer, tasks, group.bundle, manners.of_group(group.number), domain)
+        chosen = choose(self.room, offer, tasks, group.bundles, manners.of_group(group.number), domain)
         return None if chosen is None else [(group, chosen)]
 
     def _place_groups_together(self, domain: Domain | None, manners: Manners) -> Found | None:
         # Groups compete for the same nodes: what the first take is taken while the others are tried.
         at_first, found = [offer.slots.copy() for offer in self.offers], Found()
         with self.room.trying():
-            for (group, tasks), before in zip(self.groups, at_first, strict=True):
-                now = self.room.slots(group.shape, None, fresh=self.fresh)
-                left = Offer(np.minimum(before, now), self.room.topology)
-                offer = self._together(group, left, domain)
-                chosen = choose(self.room, offer, tasks, group.bundle, manners.of_group(group.number), domain)
+            for known, places in self._kept_groups():
+                chosen = self._place_kept_groups(known, places, at_first, domain, manners)
                 if chosen is None:
                     return None
-                for node, count in by_node(chosen).items():
-                    take(self.room, node, group.shape, count)
-                found.append((group, chosen))
+                for group, hosts in chosen:
+                    self._take(group, hosts)
+                found += chosen
         return found
+
+    def _kept_groups(self) -> Iterator[tuple[Together | None, list[int]]]:
+        """The groups that keep to one domain, by their places among all; each other group by itself. The hardest first."""
+        known = [self.spec.together_of(self.spec.task_groups[group.number]) for group, _ in self.groups]
+        for place, kept in enumerate(known):
+            if kept is None:
+                yield None, [place]
+            elif kept not in known[:place]:
+                yield kept, [other for other in range(place, len(known)) if known[other] == kept]
+
+    def _place_kept_groups(
+        self,
+        known: Together | None,
+        places: Sequence[int],
+        at_first: Sequence[Counts],
+        domain: Domain | None,
+        manners: Manners,
+    ) -> Found | None:
+        """Groups in one domain, as close as they wish if that can be. `at_first`: by group the slots before any was placed."""
+        for level in known.wishes if known else ():
+            found = self._place_groups_in_one(level, places, at_first, domain, manners)
+            if found is not None:
+                return found
+        if known and known.within:
+            return self._place_groups_in_one(known.within, places, at_first, domain, manners)
+        return self._place_side_by_side(places, at_first, domain, manners)
+
+    def _place_groups_in_one(
+        self, level: Level, places: Sequence[int], at_first: Sequence[Counts], domain: Domain | None, manners: Manners
+    ) -> Found | None:
+        """Groups in one domain of a level, the one left fullest in which they find place."""
+        if domain and not is_wider(domain[0], level):
+            return self._place_side_by_side(places, at_first, domain, manners)
+        topology, domains = self.room.topology, self.room.topology[level]
+        able = np.ones(len(domains.names), dtype=bool)
+        if domain:
+            able &= topology[domain[0]].of_node[domains.first] == domain[1]
+        for place in places:
+            group, tasks = self.groups[place]
+            limits = manners.of_group(group.number).limits
+            able &= room_in_domains(self._left(place, at_first), level, domains.of_node, limits) >= tasks
+        candidates = np.flatnonzero(able)
+        free = self.room.offer(ONE_GPU, None, fresh=False).in_domains(level)
+        for number in candidates[np.argsort(free[candidates], kind="stable")].tolist():
+            before = manners.counted()
+            found = self._place_side_by_side(places, at_first, (level, number), manners)
+            if found is not None:
+                return found
+            manners.count_as(before)
+        return None
+
+    def _place_side_by_side(
+        self, places: Sequence[int], at_first: Sequence[Counts], domain: Domain | None, manners: Manners
+    ) -> Found | None:
+        found = Found()
+        with self.room.trying():
+            for place in places:
+                group, tasks = self.groups[place]
+                offer = self._together(group, self._left(place, at_first), domain)
+                chosen = choose(self.room, offer, tasks, group.bundles, manners.of_group(group.number), domain)
+                if chosen is None:
+                    return None
+                found.append((group, chosen))
+                if place != places[-1]:
+                    self._take(group, chosen)
+        return found
+
+    def _left(self, place: int, at_first: Sequence[Counts]) -> Offer:
+        now = self.room.slots(self.groups[place][0].shape, None, fresh=self.fresh)
+        return Offer(np.minimum(at_first[place], now), self.room.topology)
+
+    def _take(self, group: ServedGroup, hosts: Chosen) -> None:
+        for node, count in by_node(hosts).items():
+            take(self.room, node, group.shape, count)
 
     def _together(self, group: ServedGroup, offer: Offer, domain: Domain | None) -> Offer:
         """What the nodes take together, where the changes of partitions that are left do not do for each of them."""

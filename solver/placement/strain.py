@@ -1,13 +1,15 @@
 """What a gang pays, per GPU, for lying further apart than it wishes: the same for placement, program and yardstick.
 
-One for each preferred level at which it is not in one domain, and for each of its data that is not near all of its tasks. A gang
+One for each preferred level at which it is not in one domain, and for each of its data that is not near all of its tasks. Some of
+its tasks that are best together pay one for each of their GPUs and levels, if they are not; no program sees that. A gang
 that is bound by communication pays for its slowest link besides: how much longer that takes than one of 900 GB/s, which is
 NVLink inside an island; less than nothing it never pays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +34,44 @@ def strain_of(room: FreeCapacity, spec: JobSpec, tasks: tuple[TaskPlacement, ...
     """What these tasks of a gang pay."""
     asked, nodes = spec.effective_topology, [room.index[task.node] for task in tasks]
     far = float(sum(any(name not in room.nodes[node].data for node in nodes) for name in spec.data))
+    far += _torn(room, spec, tasks) if spec.has_inner_wishes else 0.0
     if not asked.wishes and asked.communication == "normal":
         return far
     level = level_of(room, tasks)
     domains = room.topology[level or "pool"]
     bandwidth = float(domains.bandwidth[domains.of_node[nodes]].min(initial=np.inf))
     return far + _strain(asked, level, bandwidth)
+
+
+def _torn(room: FreeCapacity, spec: JobSpec, tasks: Sequence[TaskPlacement]) -> float:
+    """For each preferred level of groups, bundles and groups together at which they are not in one domain: its part of the GPUs."""
+    # Of a gang without GPUs tasks count, so that its wishes count too.
+    has_gpus = any(task.gpus for task in tasks)
+
+    def weight(counted: Iterable[TaskPlacement]) -> int:
+        return sum(int(task.gpus) if has_gpus else 1 for task in counted)
+
+    torn = 0
+    for wishes, kept in _wishing(spec, tasks):
+        nodes = [room.index[task.node] for task in kept]
+        torn += weight(kept) * sum(len(set(room.topology[level].of_node[nodes].tolist())) > 1 for level in wishes)
+    return torn / weight(tasks) if torn else 0.0
+
+
+def _wishing(
+    spec: JobSpec, tasks: Sequence[TaskPlacement]
+) -> Iterator[tuple[tuple[Level, ...], Sequence[TaskPlacement]]]:
+    """Tasks that are best together, each with the levels of which."""
+    for known in spec.topology.together:
+        if known.wishes:
+            yield known.wishes, [task for task in tasks if task.group in known.groups]
+    for group in spec.task_groups:
+        for bundle in spec.bundles_of(group):
+            found = defaultdict[int, list[TaskPlacement]](list)
+            for task in tasks if bundle.wishes else ():
+                if task.group == group.name:
+                    found[task.index // bundle.tasks].append(task)
+            yield from ((bundle.wishes, kept) for kept in found.values())
 
 
 def near_data(room: FreeCapacity, names: Collection[str]) -> npt.NDArray[np.bool_]:

@@ -173,15 +173,17 @@ class HostResources(Reason, frozen=True, tag="host-resources"):
 
 
 class Topology(Reason, frozen=True, tag="topology"):
-    """No single domain of the required level has room for the whole gang."""
+    """No single domain of the required level has room for the whole gang; or for `groups`, where these have to be together."""
 
     level: Level
     wanted: MilliGpu
     best_domain: str
     best_free: MilliGpu
+    groups: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return too_little_in_one(self.level, self.wanted, self.best_domain, self.best_free)
+        told = too_little_in_one(self.level, self.wanted, self.best_domain, self.best_free)
+        return f"for groups {' and '.join(self.groups)} together it {told}" if self.groups else told
 
 
 class Bundles(Reason, frozen=True, tag="bundles"):

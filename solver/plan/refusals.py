@@ -178,6 +178,7 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
 
     `profile`: the MIG profile that each task asks for. `node_set`: the only nodes that its tasks may be on, if it is limited.
     `host`: where no node has the CPU and memory that one task asks for; `resource`: or not so much of another resource.
+    `beside`: the groups with which it has to be together in one domain of the level.
     """
 
     group: str
@@ -192,6 +193,7 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     nodes_allowed: int = 0
     host: TooLittleHost | None = None
     resource: TooLittleResource | None = None
+    beside: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         there = among(self.node_set, self.nodes_allowed)
@@ -208,4 +210,8 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
             wanted = f"{self.tasks} x {self.profile} of {self.gpu_type}"
         elif self.gpus_per_task > self.largest_task:
             return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}{there}"
+        if self.beside:
+            others = f"group{'s' if len(self.beside) > 1 else ''} {' and '.join(self.beside)}"
+            room = "none of the empty cluster has room for all"
+            return f"group {self.group} needs {wanted} in one {self.level} with {others}; {room}"
         return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks{there}"

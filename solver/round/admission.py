@@ -22,7 +22,7 @@ from solver.model.quantities import MILLI_PER_GPU, Cpu, Instant, Memory, MilliGp
 from solver.model.round_cache import CachedResults, RoundCache
 from solver.model.shape import MigShape, Shape, SharedShape
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobSpec, QueueName, TaskGroup
+from solver.model.workload import Job, JobSpec, KeptGroups, QueueName, TaskGroup
 from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.plan.mig_reasons import MigHasNoPeers
@@ -258,6 +258,10 @@ class Gate:
         level = spec.effective_topology.required
         fits = [(self._tasks_that_fit(spec, option, number, level), number) for number in range(len(spec.task_groups))]
         tasks, number = min(fits, key=lambda fit: fit[0] / spec.task_groups[fit[1]].least)
+        kept = self._groups_in_the_way(spec, option, level)
+        if kept:
+            number = max(kept.groups, key=lambda group: (option.shapes[group].cost, spec.task_groups[group].least))
+            tasks, level = self._tasks_that_fit(spec, option, number, kept.level), kept.level
         group, shape, gpu_type = spec.task_groups[number], option.shapes[number], option.gpu_types[number]
         usable = self.empty.usable(shape, gpu_type)
         return NeverFits(
@@ -273,7 +277,14 @@ class Gate:
             nodes_allowed=int(self.empty.sets[group.nodes].sum()) if group.nodes else 0,
             host=self._too_little_host(shape, gpu_type),
             resource=self._too_little_of(shape, gpu_type),
+            beside=tuple(spec.task_groups[other].name for other in kept.groups if other != number) if kept else (),
         )
+
+    def _groups_in_the_way(self, spec: JobSpec, option: Option, level: Level | None) -> KeptGroups | None:
+        """The first groups that find no place together, in a job that would, were they apart."""
+        if level is not None or not spec.kept_groups or not has_place(self.empty, spec.without_together, option):
+            return None
+        return spec.kept_groups[0]
 
     def _too_little_host(self, shape: Shape, gpu_type: GpuType | None) -> TooLittleHost | None:
         """Where a node would do for a task by its GPUs, and none does by its CPU and memory too."""
@@ -333,7 +344,7 @@ def _no_instance(spec: JobSpec, option: Option) -> Iterator[NotDivided | Unknown
 
 
 def _wants_nvlink(spec: JobSpec, group: TaskGroup) -> bool:
-    """Several tasks of the group are to be in one island."""
-    bundle = spec.bundle_of(group)
-    asked = (group.topology.required, bundle.within if bundle else None) if group.replicas > 1 else ()
-    return "island" in (spec.effective_topology.required, *asked)
+    """Several tasks of the group have to be in one island, or it with other groups."""
+    asked = [level for _, level in spec.kept_in_bundles(group)] if group.replicas > 1 else []
+    known = spec.together_of(group)
+    return "island" in (spec.effective_topology.required, known.within if known else None, *asked)

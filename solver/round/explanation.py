@@ -169,9 +169,10 @@ class RoundExplanation:
         extent = self._extent(ready.job, ready.intent.tasks)
         return Starts(ready.job.name, queue, MilliGpu(sum(charge.values())), MilliGpu(inside), extent)
 
-    def _extent(self, job: Job, tasks: Iterable[TaskPlacement]) -> Extent | None:
+    def _extent(self, job: Job, tasks: Sequence[TaskPlacement]) -> Extent | None:
         room = self.decision.room
-        return extent_of(job.spec, [room.nodes[room.index[task.node]] for task in tasks])
+        hosts = [room.nodes[room.index[task.node]] for task in tasks]
+        return extent_of(job.spec, hosts, [(task.group, task.index) for task in tasks])
 
     def _leaving(self) -> Iterator[Verdict]:
         preemptors = {promise.job.name: promise.job for promise in self.decision.promises}

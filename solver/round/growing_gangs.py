@@ -95,7 +95,7 @@ def _may_be_larger(job: Job) -> bool:
     if all(counts[group.name] >= group.replicas for group in groups):
         return False
     gaps = any(task.index >= counts[task.group] for task in job.placement)
-    bundled = any(job.spec.bundle_of(group) for group in groups)
+    bundled = any(job.spec.kept_in_bundles(group) for group in groups)
     instances = any(group.shape.mig is not None for group in groups)
     return not (gaps and bundled) and not instances
 
@@ -130,7 +130,8 @@ def missing_tasks(
 ) -> list[StartCandidate]:
     """The tasks by which running gangs could grow inside their guarantees, each as a job that waits, in the order of the gangs.
 
-    Bundles and spreads are left out: they grow on what is free alone. `room` knows the domains in which others have to stay.
+    Bundles, spreads and groups that keep together are left out: they grow on what is free alone. `room` knows the domains in which
+    others have to stay.
     """
     in_line, headroom = queues_in_line(candidates, started), QuotaHeadroom(shares)
     able = [
@@ -205,7 +206,8 @@ def _tasks_of(
 ) -> Iterator[StartCandidate]:
     spec, option = gang.job.spec, gang.options[0]
     for place, group in enumerate(spec.task_groups):
-        if group.shape.uses_gpus and not spec.bundle_of(group) and not group.topology.spread:
+        anywhere = not (spec.kept_in_bundles(group) or group.topology.spread or spec.together_of(group))
+        if group.shape.uses_gpus and anywhere:
             nodes = _nodes_of(gang.job, group, room)
             alone = _alone(option, place, nodes)
             likeness = -1 - number * len(spec.task_groups) - place

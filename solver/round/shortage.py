@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
+from solver.capacity.offers import Offer
 from solver.model.amounts import NONE, Amounts, is_port
 from solver.model.arrays import Ints
-from solver.model.cluster import GpuType
+from solver.model.cluster import GpuType, Level
 from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.shape import MigShape, Shape, SharedShape
 from solver.model.workload import JobSpec, TaskGroup
@@ -63,7 +64,9 @@ class Shortage:
         yield from scattered
         apart = [] if short or scattered else list(_kept_apart(room, spec, option))
         yield from apart
-        nothing_else = not (short or scattered or apart)
+        together = [] if short or scattered or apart else list(_groups_apart(room, spec, option, milli_free))
+        yield from together
+        nothing_else = not (short or scattered or apart or together)
         if spec.effective_topology.required or nothing_else:
             domain = _roomiest_domain(room, spec, option, milli_free)
             if domain.best_free < domain.wanted or nothing_else:
@@ -97,14 +100,33 @@ def _kept_apart(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterable[A
     """Groups for which there are slots enough, but not where their bundles and spreads allow them."""
     for number, group in enumerate(spec.task_groups):
         offer = room.offer(option.shapes[number], option.gpu_types[number])
-        bundle, fits = spec.bundle_of(group), tasks_that_fit(room, offer, spec, number)
+        fits = tasks_that_fit(room, offer, spec, number)
         if fits >= group.least:
             continue
-        if bundle:
-            yield Bundles(group.name, bundle.within, group.least, min(bundle.tasks, group.least), fits)
+        yield from _torn_bundles(room, offer, spec, number)
         for spread in (spec.topology.spread, group.topology.spread):
             if spread:
                 yield TooClose(group.name, spread.level, spread.max_per_domain, group.least, fits)
+
+
+def _torn_bundles(room: FreeCapacity, offer: Offer, spec: JobSpec, number: int) -> Iterator[Bundles]:
+    """The smallest bundles of a group of which there is room for too few, with the smaller ones that these are made of."""
+    group = spec.task_groups[number]
+    kept = [bundle for bundle in spec.bundles_of(group) if bundle.within]
+    for place in reversed(range(len(kept))):
+        fits, bundle = tasks_that_fit(room, offer, spec, number, kept[place:]), kept[place]
+        if fits < group.least and bundle.within:
+            yield Bundles(group.name, bundle.within, group.least, min(bundle.tasks, group.least), fits)
+            return
+
+
+def _groups_apart(room: FreeCapacity, spec: JobSpec, option: Option, milli_free: Ints) -> Iterator[Topology]:
+    """Groups that find no place together, where the job would have one if they were apart: those for which no domain has room."""
+    if not spec.kept_groups or not has_place(room, spec.without_together, option):
+        return
+    found = [_roomiest_domain(room, spec, option, milli_free, kept.level, kept.groups) for kept in spec.kept_groups]
+    short = [reason for reason in found if reason.best_free < reason.wanted]
+    yield from short or found
 
 
 def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
@@ -195,16 +217,30 @@ def _too_few_instances(
     return MigGeometryReason(group.name, name, profile, group.least, as_it_is, with_changes, at_last, left)
 
 
-def _roomiest_domain(room: FreeCapacity, spec: JobSpec, option: Option, milli_free: Ints) -> Topology:
-    level = spec.effective_topology.required or "pool"
+def _roomiest_domain(
+    room: FreeCapacity,
+    spec: JobSpec,
+    option: Option,
+    milli_free: Ints,
+    level: Level | None = None,
+    groups: Collection[int] = (),
+) -> Topology:
+    """Of the level that the job requires, or of this one for some of its groups."""
+    level = level or spec.effective_topology.required or "pool"
     domains = room.topology[level]
     usable = np.zeros(len(room.nodes), dtype=bool)
-    for gpu_type in option.charge:
-        usable |= reach(room, option, gpu_type)
+    if groups:
+        charge = sum(spec.task_groups[group].least * option.shapes[group].cost for group in groups)
+        for group in groups:
+            usable |= room.usable(option.shapes[group], option.gpu_types[group])
+    else:
+        charge = sum(option.charge.values())
+        for gpu_type in option.charge:
+            usable |= reach(room, option, gpu_type)
     free = np.bincount(domains.of_node, weights=milli_free * usable, minlength=len(domains.names))
     best = int(free.argmax())
-    wanted = MilliGpu(sum(option.charge.values()))
-    return Topology(level, wanted, domains.names[best], MilliGpu(int(free[best])))
+    names = tuple(spec.task_groups[group].name for group in groups)
+    return Topology(level, MilliGpu(charge), domains.names[best], MilliGpu(int(free[best])), names)
 
 
 def _changes_left(room: FreeCapacity, gpu_type: GpuType | None) -> int:

@@ -79,7 +79,7 @@ def told(snapshot: Snapshot, plan: Plan) -> str:
     limited = any(job.time_limit or job.spec.time_limit for job in snapshot.jobs)
     lines = [_done(step, types) for step in plan.steps]
     for verdict in plan.verdicts:
-        if isinstance(verdict, Starts) and verdict.extent and verdict.extent.missed:
+        if isinstance(verdict, Starts) and verdict.extent and (verdict.extent.missed or verdict.extent.parts):
             lines.append(f"apart   {verdict.job}  # {verdict.extent}")
         if isinstance(verdict, Yields | Departs):
             lines.append(f"yield   {verdict.job}  # {verdict}")

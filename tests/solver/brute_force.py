@@ -13,7 +13,7 @@ from solver.model.cluster import Level, Node
 from solver.model.mig import Geometry, PlacedInstance, is_valid, mig_model
 from solver.model.mig_layout import realisations
 from solver.model.shape import MigShape, Shape, SharedShape
-from solver.model.workload import Bundle, JobSpec, Spread
+from solver.model.workload import Bundle, JobSpec, Spread, TaskGroup
 from solver.placement.placement import PlacedGang as GangPlaced
 from solver.placement.starts import JobStart, layer_values
 from solver.policy.tree import QuotaLine
@@ -55,7 +55,7 @@ def best_values(
         for node in range(len(room.nodes))
     )
     choices = [
-        (None, *product(candidate.options, dict.fromkeys(_strains(candidate, room.nodes)), _sizes(candidate.job.spec)))
+        (None, *_choices(candidate, room.nodes))
         if {candidate.sub_layer, *((candidate.sub_layer.of_growth,) if candidate.can_grow else ())} <= set(sub_layers)
         else (None,)
         for candidate in candidates
@@ -78,6 +78,49 @@ def best_values(
         ):
             best = values
     return best
+
+
+def _choices(candidate: StartCandidate, nodes: Sequence[Node]) -> Iterator[tuple[Option, float, tuple[int, ...]]]:
+    """Every way to serve it, what it may pay for being apart, and every size."""
+    spec = candidate.job.spec
+    for option, sizes in product(candidate.options, _sizes(spec)):
+        missing = {0.0}
+        for levels, part in _wishes_inside(spec, option, sizes):
+            missing = {known + part * count for known in missing for count in range(len(levels) + 1)}
+        for strain in sorted({base + more for base in _strains(candidate, nodes) for more in missing}):
+            yield option, strain, sizes
+
+
+def _wishes_inside(spec: JobSpec, option: Option, sizes: tuple[int, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
+    """For each of its parts that prefer to be together the levels, and what of its GPUs, or else of its tasks, the part has."""
+    cost = [int(shape.cost) for shape in option.shapes]
+    cost = cost if any(each * count for each, count in zip(cost, sizes, strict=True)) else [1] * len(cost)
+    total = sum(each * count for each, count in zip(cost, sizes, strict=True))
+    for levels, tasks in _parts_inside(spec, sizes):
+        if levels:
+            yield levels, sum(cost[group] for group, _ in tasks) / total
+
+
+def _parts_inside(spec: JobSpec, sizes: tuple[int, ...]) -> Iterator[tuple[tuple[str, ...], list[tuple[int, int]]]]:
+    """The levels that each part of it prefers, and its tasks, each by its group and index."""
+    for known in spec.topology.together:
+        numbers = [number for number, group in enumerate(spec.task_groups) if group.name in known.groups]
+        yield _as_tuple(known.preferred), [(number, index) for number in numbers for index in range(sizes[number])]
+    for number, group in enumerate(spec.task_groups):
+        yield _as_tuple(group.topology.preferred), [(number, index) for index in range(sizes[number])]
+        for bundle in _bundles(spec, group):
+            for first in range(0, sizes[number], bundle.tasks):
+                last = min(first + bundle.tasks, sizes[number])
+                yield _as_tuple(bundle.preferred), [(number, index) for index in range(first, last)]
+
+
+def _bundles(spec: JobSpec, group: TaskGroup) -> tuple[Bundle, ...]:
+    said = group.topology.group or (None if group.topology.required else spec.topology.group)
+    return (said,) if isinstance(said, Bundle) else said or ()
+
+
+def _as_tuple(preferred: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (preferred,) if isinstance(preferred, str) else preferred or ()
 
 
 def _divided(room: FreeCapacity, node: int) -> Divided:
@@ -226,16 +269,45 @@ def _apart(start: JobStart, hosts: Sequence[Node]) -> bool:
     spec, rest = start.candidate.job.spec, list(hosts)
     if _crowd(spec.topology.spread, hosts):
         return False
+    for known in spec.topology.together:
+        groups = zip(spec.task_groups, start.tasks, strict=True)
+        names = [group.name for group, count in groups for _ in range(count)]
+        there = [host for name, host in zip(names, hosts, strict=True) if name in known.groups]
+        if known.within and len({host.domain(known.within) for host in there}) > 1:
+            return False
     for group, count in zip(spec.task_groups, start.tasks, strict=True):
         mine, rest = rest[:count], rest[count:]
         own = group.topology
-        bundle = Bundle(count, own.required) if own.required else own.group or spec.topology.group
-        for first in range(0, count, bundle.tasks) if bundle else ():
-            if bundle and len({node.domain(bundle.within) for node in mine[first : first + bundle.tasks]}) > 1:
-                return False
+        if own.required and len({node.domain(own.required) for node in mine}) > 1:
+            return False
+        for bundle in _bundles(spec, group):
+            for first in range(0, count, bundle.tasks) if bundle.within else ():
+                together = mine[first : first + bundle.tasks]
+                if len({node.domain(bundle.within or "pool") for node in together}) > 1:
+                    return False
         if _crowd(own.spread, mine):
             return False
-    return True
+    return _pays(start, hosts) <= start.placed.strain + 1e-9
+
+
+def _pays(start: JobStart, hosts: Sequence[Node]) -> float:
+    """What it pays on these hosts for its parts that are apart, and, where it has such parts, for itself."""
+    spec = start.candidate.job.spec
+    parts = list(_parts_inside(spec, start.tasks))
+    if not any(levels for levels, _ in parts):
+        return 0.0
+    places = [(number, index) for number, count in enumerate(start.tasks) for index in range(count)]
+    host_of = dict(zip(places, hosts, strict=True))
+
+    def apart(tasks: Sequence[tuple[int, int]], level: str) -> bool:
+        return len({host_of[task].domain(level) for task in tasks}) > 1  # type: ignore[arg-type]
+
+    closest = next(level for level in _levels(start.candidate) if level is None or not apart(places, level))
+    wishing = [(levels, tasks) for levels, tasks in parts if levels]
+    pays = _strain(start.candidate, hosts, closest)
+    for (levels, part), (_, tasks) in zip(_wishes_inside(spec, start.option, start.tasks), wishing, strict=True):
+        pays += part * sum(apart(tasks, level) for level in levels)
+    return pays
 
 
 def _crowd(spread: Spread | None, hosts: Sequence[Node]) -> bool:

@@ -23,6 +23,7 @@ from solver.model.workload import (
     Spread,
     TaskGroup,
     TaskPlacement,
+    Together,
     TopologyRequest,
 )
 from solver.policy.division import SharingPolicy, TrustGroup
@@ -177,17 +178,32 @@ def task_groups(draw: st.DrawFn, name: str, shape: Shape, elastic: bool, close: 
     """One to three tasks of a shape; elastic groups may start with fewer."""
     replicas = draw(st.integers(1, 3))
     least = draw(st.integers(1, replicas)) if elastic else None
-    topology = GroupTopology(*draw(closeness())) if close else GroupTopology()
+    topology = GroupTopology(*draw(closeness()), draw(WISHES)) if close else GroupTopology()
     return TaskGroup(name, replicas, shape, min_replicas=least, topology=topology)
 
 
+WISHES: st.SearchStrategy[Level | None] = st.sampled_from([None, None, None, "island", "rack"])
+
+
 @st.composite
-def closeness(draw: st.DrawFn) -> tuple[Level | None, Bundle | None, Spread | None]:
-    """A required level or bundles, at times; and now and then a spread."""
+def together(draw: st.DrawFn, groups: int) -> tuple[Together, ...]:
+    """Both groups of a job in one domain, at times."""
+    if groups < 2 or draw(st.booleans()):
+        return ()
+    return (Together(("g0", "g1"), draw(st.sampled_from([None, "island", "rack", "block"])), draw(WISHES)),)
+
+
+@st.composite
+def closeness(draw: st.DrawFn) -> tuple[Level | None, Bundle | tuple[Bundle, ...] | None, Spread | None]:
+    """A required level or bundles, also of bundles, at times; and now and then a spread."""
     levels: st.SearchStrategy[Level] = st.sampled_from(("island", "rack", "block"))
     kept = draw(st.integers(0, 5))
     required = draw(levels) if kept == 1 else None
-    bundle = Bundle(draw(st.integers(1, 2)), draw(levels)) if kept > 3 else None
+    bundle: Bundle | tuple[Bundle, ...] | None = None
+    if kept > 3:
+        bundle = Bundle(draw(st.integers(1, 2)), draw(levels), draw(WISHES))
+    elif kept == 3:
+        bundle = (Bundle(2, draw(levels)), Bundle(4, draw(st.sampled_from([None, "rack", "block"])), draw(WISHES)))
     spread = Spread(draw(st.sampled_from(["node", "rack"])), draw(st.integers(1, 2)))
     return required, bundle, draw(st.sampled_from([None, None, spread]))
 
@@ -217,6 +233,7 @@ def jobs(
             draw(st.sampled_from([None, None, "island", "rack", ("island", "rack"), ("block", "rack")])),
             *(draw(closeness())[1:] if close else (None, None)),
             "bound" if draw(st.integers(0, 5)) == 5 else "normal",
+            together=draw(together(groups)) if close else (),
         ),
         draw(st.sampled_from([None, None, Duration(HOUR_MS), Duration(9 * HOUR_MS)])),
         fallback_after=draw(st.sampled_from([None, None, None, Duration(2 * HOUR_MS)])),

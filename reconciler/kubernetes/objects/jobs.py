@@ -17,12 +17,14 @@ from reconciler.kubernetes.objects.limits import began_at, limit_of
 from reconciler.kubernetes.objects.pod_affinity import SLICE_KEYS, AffinityRules, Company, as_level
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
+from reconciler.kubernetes.objects.role_topology import Kept, RoleGroup, RoleTopology, role_topology
 from reconciler.kubernetes.objects.saves import checkpoint_of, saved_at
 from solver.model.cluster import LEVELS, NodeName
 from solver.model.document import encode
 from solver.model.node_sets import NodeSet
 from solver.model.shape import Shape, SharingMode
 from solver.model.workload import (
+    Bundle,
     GroupTopology,
     Job,
     JobName,
@@ -94,7 +96,11 @@ def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
     if (refusals or missing) and not (bound and gang.is_counted):
         return said
     groups, apart, node_sets = _groups(gang, parts, places)
+    roles = _roles(gang, parts, apart, places)
+    groups = tuple(_kept_as_role(group, roles.groups.get(group.name)) for group in groups)
     topology, against, notes = _topology(gang, apart, places)
+    topology = msgspec.structs.replace(topology, together=tuple(roles.together))
+    against, notes = (*against, *roles.refusals), (*notes, *roles.remarks)
     refusals = tuple(dict.fromkeys((*refusals, *against, *(one for found in apart for one in found.refusals))))
     notes = (*said.remarks, *notes, *(one for found in apart for one in found.remarks), *_least_remark(gang, parts))
     said = said._replace(refusals=refusals, remarks=tuple(dict.fromkeys(notes)))
@@ -216,20 +222,38 @@ def _groups(
         aparts.append(apart)
         shape = msgspec.structs.replace(first.shape, gpu_types=types)
         replicas = len(part.tasks)
-        roles = sum(other.role == part.role for other in parts)
-        within = company.one_domain(apart, is_whole_role=roles == 1) if len(parts) > 1 else None
         groups.append(
             TaskGroup(
                 name=part.name,
                 replicas=replicas,
                 shape=shape,
                 min_replicas=fewest if fewest < replicas else None,
-                topology=GroupTopology(within, apart.bundle, apart.spread),
+                topology=GroupTopology(group=_one_or_all(apart.bundles), spread=apart.spread),
                 nodes=limited.name if limited else "",
             )
         )
         node_sets |= {limited.name: limited} if limited else {}
     return tuple(groups), tuple(aparts), tuple(node_sets.values())
+
+
+def _one_or_all(bundles: tuple[Bundle, ...]) -> Bundle | tuple[Bundle, ...] | None:
+    return bundles[0] if len(bundles) == 1 else bundles or None
+
+
+def _roles(gang: LivePods, parts: Sequence[Part], aparts: Sequence[AffinityRules], places: Places) -> RoleTopology:
+    """What its roles ask by themselves, and some of them together."""
+    groups = [
+        RoleGroup(part.name, part.role, [task.pod for task in part.tasks], bool(apart.bundles))
+        for part, apart in zip(parts, aparts, strict=True)
+    ]
+    return role_topology(groups, gang.group.sub_groups if gang.group else (), places)
+
+
+def _kept_as_role(group: TaskGroup, kept: Kept | None) -> TaskGroup:
+    if kept is None:
+        return group
+    topology = msgspec.structs.replace(group.topology, required=kept.required, preferred=kept.preferred or None)
+    return msgspec.structs.replace(group, topology=topology)
 
 
 def fewest_of(gang: LivePods, parts: Sequence[Part], part: Part) -> int:
@@ -285,14 +309,15 @@ def _topology(
     preferred = {level for found in apart for level in found.preferred}
     refusals: list[Refusal] = []
     remarks: list[Remark] = []
-    required_by = (names.KUEUE_REQUIRED,) if len(apart) == 1 else ()  # of several roles each asks for itself
+    # Of several roles each asks Kueue for itself.
+    required_by, preferred_by = ((names.KUEUE_REQUIRED,), (names.KUEUE_PREFERRED,)) if len(apart) == 1 else ((), ())
     for key in _keys(gang, _required_by_objects(gang), *required_by, names.KAI_REQUIRED):
         level = as_level(places.level(key))
         required |= {level} if level else set()
         if level is None:
             fix = "Require a label of islands, racks or blocks that all nodes agree on, or prefer it."
             refusals.append(Refusal("not-a-level", f"requires one domain of {key}, which is no level here", fix))
-    for key in _keys(gang, _preferred_by_objects(gang), names.KUEUE_PREFERRED, names.KAI_PREFERRED):
+    for key in _keys(gang, _preferred_by_objects(gang), *preferred_by, names.KAI_PREFERRED):
         level = as_level(places.level(key))
         preferred |= {level} if level else set()
         if level is None:

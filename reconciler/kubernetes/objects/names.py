@@ -88,6 +88,8 @@ KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
 KUEUE_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
+KUEUE_TOGETHER: Final = "kueue.x-k8s.io/podset-group-name"
+KUEUE_LAYERS: Final = "kueue.x-k8s.io/podset-slice-required-topology-constraints"
 KUEUE_SLICE: Final = "kueue.x-k8s.io/podset-slice-required-topology"
 KUEUE_SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
+from itertools import pairwise
 
 import msgspec
 
@@ -20,12 +21,13 @@ from reconciler.kubernetes.objects.constraints import Names, Places
 from reconciler.kubernetes.objects.neighbours import keeps_away, means
 from reconciler.kubernetes.objects.remarks import KEPT_AWAY, Refusal, Remark
 from reconciler.kubernetes.objects.wire import Pod, PodTerm, TopologySpread
-from solver.model.cluster import LEVELS, Level, NodeName, SpreadLevel
+from solver.model.cluster import Level, NodeName, SpreadLevel, is_wider
 from solver.model.workload import Bundle, Spread
 
 SIZE_DIGITS_MAX = 5
 """Of a slice, as of the bundles of jobs in documents. What people write may have more digits than are made a number at all."""
 SLICE_KEYS = (
+    names.KUEUE_LAYERS,
     names.KUEUE_SLICE,
     names.KUEUE_SLICE_SIZE,
     names.KAI_SEGMENT,
@@ -36,6 +38,15 @@ SLICE_KEYS = (
 NAMED_MAX = 3
 """Pods, of those that leave no node, of which it is said which they are."""
 _LOOSEN = "Prefer it instead of requiring it."
+
+
+class _Layer(msgspec.Struct):
+    topology: str
+    size: int
+
+
+def _is_size(written: str) -> bool:
+    return written.isdecimal() and len(written) <= SIZE_DIGITS_MAX and int(written) > 0
 
 
 @dataclass(slots=True)
@@ -51,7 +62,7 @@ class AffinityRules:
     required: Level | None = None
     preferred: list[Level] = field(default_factory=list)
     spreads_out: bool = False
-    bundle: Bundle | None = None
+    bundles: tuple[Bundle, ...] = ()
     emptied_by: str = ""
     refusals: list[Refusal] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
@@ -195,47 +206,59 @@ class Company:
         if earlier not in (None, bound):
             found.refuse("several-spreads", "spreads its gang over several levels", "Keep one.")
 
-    def one_domain(self, found: AffinityRules, *, is_whole_role: bool) -> Level | None:
-        """The level in one domain of which Kueue wants the pods of a role; None: none. It asks that role by role."""
-        said = sorted({names.label_or_annotation(pod.metadata, names.KUEUE_REQUIRED) for pod in self.group} - {""})
-        levels = {key: as_level(self.places.level(key)) for key in said}
-        unknown = [key for key, level in levels.items() if level is None]
-        for key in unknown:
-            fix = "Require a label of islands, racks or blocks that all nodes agree on, or prefer it."
-            found.refuse("not-a-level", f"requires one domain of {key}, which is no level here", fix)
-        if said and not unknown and not (is_whole_role and found.bundle is None):
-            message = "requires one domain for a role whose pods are not alike, or that has slices beside other roles"
-            found.refuse(
-                "role-topology", message, "Give unlike pods roles of their own, and slices to gangs of one role."
-            )
-        return next((level for level in LEVELS if level in levels.values()), None)
-
     def _slices(self, found: AffinityRules) -> None:
         """So many consecutive pods each in one domain: slices, as Kueue calls them, or segments, as KAI does."""
         meta = self.group[0].metadata
-        if soft := names.label_or_annotation(meta, names.KAI_SEGMENT_PREFERRED):
-            found.remarks.append(
-                Remark("segments", f"the wish for segments each in one domain of {soft} is not followed")
-            )
+        if layers := names.label_or_annotation(meta, names.KUEUE_LAYERS):
+            self._layers(found, layers)
+            return
         for written, size_key in (
             (names.KUEUE_SLICE, names.KUEUE_SLICE_SIZE),
             (names.KAI_SEGMENT, names.KAI_SEGMENT_SIZE),
+            (names.KAI_SEGMENT_PREFERRED, names.KAI_SEGMENT_SIZE),
         ):
             key, size = names.label_or_annotation(meta, written), names.label_or_annotation(meta, size_key)
             if not key:
                 continue
-            within = as_level(self.places.level(key))
-            if within is None or not size.isdecimal() or len(size) > SIZE_DIGITS_MAX or int(size) < 1:
+            within, is_wish = as_level(self.places.level(key)), written == names.KAI_SEGMENT_PREFERRED
+            of_leader = written != names.KUEUE_SLICE and names.LWS_NAME in meta.labels
+            if is_wish and (within is None or not _is_size(size) or of_leader):
+                message = f"the wish for segments each in one domain of {key} is not followed"
+                found.remarks.append(Remark("segments", message))
+                return
+            if within is None or not _is_size(size):
                 message = f"requires slices of {size or 'no'} pods in one domain of {key}, which can't be said here"
                 found.refuse("slices", message, f"Name a size and a label of islands, racks or blocks in {written}.")
                 return
-            if written == names.KAI_SEGMENT and names.LWS_NAME in meta.labels:
+            if of_leader:
                 message = "requires segments of a LeaderWorkerSet, whose leader counts to the first of them"
                 found.refuse(
                     "slices", message, f"Write the annotation {names.KAI_REQUIRED} for the whole group instead."
                 )
                 return
-            found.bundle = Bundle(int(size), within)
+            if is_wish:
+                kept = found.bundles[0].within if found.bundles else None
+                wish = within if is_wider(kept, within) else None
+                found.bundles = (Bundle(int(size), kept, wish),) if kept or wish else ()
+            else:
+                found.bundles = (Bundle(int(size), within),)
+
+    def _layers(self, found: AffinityRules, written: str) -> None:
+        """Slices in slices, the largest first, as Kueue has them."""
+        try:
+            layers = msgspec.json.decode(written, type=list[_Layer])
+        except msgspec.DecodeError:
+            layers = []
+        levels = [as_level(self.places.level(layer.topology)) for layer in layers]
+        sizes = [layer.size for layer in layers]
+        nest = all(0 < small < large and large % small == 0 for large, small in pairwise(sizes))
+        fits = all(0 < size < 10**SIZE_DIGITS_MAX for size in sizes)
+        if not layers or not all(levels) or not nest or not fits:
+            message = f"requires slices {written[:200]}, which can't be said here"
+            fix = "List sizes and labels of islands, racks or blocks, each size a multiple of the next one."
+            found.refuse("slices", message, fix)
+            return
+        found.bundles = tuple(Bundle(size, level) for size, level in zip(sizes, levels, strict=True))
 
     def _wishes(self, found: AffinityRules) -> None:
         affinity = self.group[0].spec.affinity

@@ -8,7 +8,7 @@ calls a thing is known here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from reconciler.kubernetes.objects.object_kinds import ObjectKind, read_as
@@ -36,10 +36,18 @@ Source = Literal[
 """What made pods a gang: the second word of its name."""
 
 
+class SubGroups(NamedTuple):
+    """Roles of a gang that are in one domain of a label of nodes (`required`), or had best be (`preferred`)."""
+
+    roles: frozenset[str]
+    required: str = ""
+    preferred: str = ""
+
+
 class Group(NamedTuple):
     """What a PodGroup says. `least` None: its pods are each of their own. `least_of`: how many of a role, where it says so.
 
-    `required`, `preferred`: labels of nodes, all pods in one domain of which.
+    `required`, `preferred`: labels of nodes, all pods in one domain of which; `sub_groups`: the same for some of its roles.
     """
 
     source: Source
@@ -51,6 +59,7 @@ class Group(NamedTuple):
     least_of: tuple[tuple[str, int], ...] = ()
     required: tuple[str, ...] = ()
     preferred: tuple[str, ...] = ()
+    sub_groups: tuple[SubGroups, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
@@ -179,12 +188,6 @@ def _volcano(meta: Meta, spec: _VolcanoSpec) -> Group:
 
 def _kai(meta: Meta, spec: _KaiSpec) -> Group:
     topology = spec.topology_constraint or _KaiTopology()
-    within = any(group.topology_constraint for group in spec.sub_groups)
-    refusal = Refusal(
-        "sub-group-topology",
-        "a sub-group of its PodGroup has a topology constraint of its own",
-        "Constrain the whole PodGroup.",
-    )
     some = {spec.min_sub_group, *(group.min_sub_group for group in spec.sub_groups)} != {None}
     leaves = {group.name for group in spec.sub_groups} - {group.parent for group in spec.sub_groups}
     group = Group(
@@ -197,9 +200,27 @@ def _kai(meta: Meta, spec: _KaiSpec) -> Group:
         least_of=tuple(sorted((group.name, group.min_member) for group in spec.sub_groups if group.name in leaves)),
         required=(topology.required_topology_level,) if topology.required_topology_level else (),
         preferred=(topology.preferred_topology_level,) if topology.preferred_topology_level else (),
-        refusals=(*((refusal,) if within else ()), *((_SUB_GROUPS,) if some else ())),
+        sub_groups=tuple(_kept_sub_groups(spec.sub_groups)),
+        refusals=(_SUB_GROUPS,) if some else (),
     )
     return _labelled(meta, group)
+
+
+def _kept_sub_groups(sub_groups: Sequence[_SubGroup]) -> Iterator[SubGroups]:
+    """Those with a topology constraint of their own, each with the roles that it holds, itself or in those below it."""
+    below = dict[str, list[str]]()
+    for group in sub_groups:
+        below.setdefault(group.parent or "", []).append(group.name)
+
+    def leaves(name: str, seen: frozenset[str] = frozenset()) -> Iterator[str]:
+        inner = [one for one in below.get(name, ()) if one not in seen]
+        yield from (leaf for one in inner for leaf in leaves(one, seen | {name})) if inner else (name.lower(),)
+
+    for group in sub_groups:
+        asked = group.topology_constraint
+        if asked and (asked.required_topology_level or asked.preferred_topology_level):
+            roles = frozenset(leaves(group.name))
+            yield SubGroups(roles, asked.required_topology_level, asked.preferred_topology_level)
 
 
 def _coscheduling(meta: Meta, spec: _Coscheduling) -> Group:

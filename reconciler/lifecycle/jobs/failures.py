@@ -135,7 +135,7 @@ def goes_on_without(holding: ClaimContext, tasks: tuple[TaskPlacement, ...]) -> 
     left = Counter(task.group for task in lasting if (task.group, task.index) not in ended)
     touched, spec = {task.group for task in tasks}, holding.record.spec
     elastic = {
-        group.name for group in spec.task_groups if left[group.name] >= group.least and spec.bundle_of(group) is None
+        group.name for group in spec.task_groups if left[group.name] >= group.least and not spec.kept_in_bundles(group)
     }
     return touched <= elastic
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.selectors import selects, tolerates_all
 from reconciler.kubernetes.objects.wire import LabelSelector, Taint, Toleration, read
-from solver.model.workload import Bundle, Job, Spread
+from solver.model.workload import Bundle, GroupTopology, Job, Spread, Together
 from tests.reconciler.kubernetes.samples import Sent, cluster, codes, node, pod, the_gang
 
 HOST = "kubernetes.io/hostname"
@@ -319,8 +320,34 @@ def test_segments_of_kai_are_bundles() -> None:
     of_lws = {"leaderworkerset.sigs.k8s.io/name": "serve"}
     assert codes(segmented({key: RACK, size_key: "2"}, of_lws)) == ["slices"]
     soft = segmented({"kai.scheduler/segment-topology-preferred-placement": RACK, size_key: "2"})
-    assert [remark.code for remark in soft.remarks] == ["segments"]
-    assert job_of(soft).spec.task_groups[0].topology.group is None
+    assert job_of(soft).spec.task_groups[0].topology.group == Bundle(2, preferred="rack")
+    nowhere = segmented({"kai.scheduler/segment-topology-preferred-placement": ZONE, size_key: "2"})
+    assert [remark.code for remark in nowhere.remarks] == ["segments"]
+    assert job_of(nowhere).spec.task_groups[0].topology.group is None
+
+
+def test_layers_of_slices_are_bundles_of_bundles() -> None:
+    def layered(written: str) -> PodGang:
+        said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "4"}
+        said |= {"kueue.x-k8s.io/podset-slice-required-topology-constraints": written}
+        return the_gang(cluster(RACKS, [pod(f"p-{n}", annotations=said) for n in range(4)]))
+
+    one, two = {"topology": RACK, "size": 4}, {"topology": RACK, "size": 2}
+    assert job_of(layered(json.dumps([one, two]))).spec.task_groups[0].topology.group == (
+        Bundle(4, "rack"),
+        Bundle(2, "rack"),
+    )
+    assert job_of(layered(json.dumps([two]))).spec.task_groups[0].topology.group == Bundle(2, "rack")
+    wrong: tuple[object, ...] = (
+        [two, one],
+        [{**one, "size": 3}, two],
+        [{**one, "topology": ZONE}],
+        [{**one, "size": 0}],
+        [],
+        {},
+    )
+    assert [codes(layered(json.dumps(said))) for said in wrong] == [["slices"]] * len(wrong)
+    assert codes(layered("[")) == ["slices"]
 
 
 @pytest.mark.parametrize("on", ["pods", "what made them"])
@@ -362,9 +389,33 @@ def test_kueue_asks_for_one_domain_role_by_role() -> None:
     anew = job_of(roles({"quorate.dev/role": "driver"}, {}, rack)).spec.task_groups
     assert [group.topology.required for group in anew] == [None, "rack"], "whichever of its pods says so"
     slices = {"kueue.x-k8s.io/podset-slice-required-topology": RACK, "kueue.x-k8s.io/podset-slice-size": "1"}
-    assert codes(roles({"quorate.dev/role": "driver"}, {**rack, **slices})) == ["role-topology"]
+    sliced = job_of(roles({"quorate.dev/role": "driver"}, {**rack, **slices})).spec.task_groups[1].topology
+    assert sliced == GroupTopology("rack", Bundle(1, "rack"))
+    soft = job_of(roles({"quorate.dev/role": "driver"}, {"kueue.x-k8s.io/podset-preferred-topology": RACK}))
+    assert [group.topology.preferred for group in soft.spec.task_groups] == [None, ("rack",)]
+    assert soft.spec.topology.preferred is None
     whole = job_of(roles({**rack, **slices}, {**rack, **slices}))
     assert (whole.spec.topology.required, whole.spec.task_groups[0].topology.group) == ("rack", Bundle(1, "rack"))
+
+
+def test_roles_of_one_podset_group_are_together() -> None:
+    def roles(*asking: Sent) -> PodGang:
+        said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": str(len(asking))}
+        return the_gang(cluster(RACKS, [pod(f"p-{n}", annotations={**said, **one}) for n, one in enumerate(asking)]))
+
+    asked = {"kueue.x-k8s.io/podset-group-name": "serve", "kueue.x-k8s.io/podset-required-topology": RACK}
+    job = job_of(roles({"quorate.dev/role": "leader", **asked}, asked, {"quorate.dev/role": "cache"}))
+    assert job.spec.topology.together == (Together(("leader", "worker"), "rack"),)
+    assert [group.topology for group in job.spec.task_groups] == [GroupTopology()] * 3
+    nowhere = {**asked, "kueue.x-k8s.io/podset-required-topology": ZONE}
+    assert codes(roles({"quorate.dev/role": "leader", **nowhere}, nowhere)) == ["not-a-level"]
+
+
+def test_unlike_pods_of_a_role_are_together() -> None:
+    said = {"quorate.dev/gang": "g", "quorate.dev/gang-size": "2", "kueue.x-k8s.io/podset-required-topology": RACK}
+    pods = [pod(f"p-{n}", annotations=said, spec={"nodeSelector": {HOST: "a1"}} if n else {}) for n in range(2)]
+    (found,) = job_of(the_gang(cluster(RACKS, pods))).spec.topology.together
+    assert (len(found.groups), found.within) == (2, "rack")
 
 
 def test_soft_wishes_spread_over_nodes_or_are_remarked() -> None:

@@ -169,7 +169,7 @@ def test_pod_groups_of_every_maker_say_size_queue_class_and_topology(maker: str)
         (
             "kai",
             {"subGroups": [{"name": "a", "topologyConstraint": {"requiredTopologyLevel": "x"}}]},
-            "sub-group-topology",
+            "not-a-level",
         ),
         ("kubernetes-v1alpha2", {"resourceClaims": [{"name": "x"}]}, "resource-claims"),
         ("kubernetes-v1beta1", {"schedulingPolicy": {"basic": {}}}, "topology-without-gang"),
@@ -186,6 +186,35 @@ def test_what_a_pod_group_asks_that_can_not_be_kept_is_refused(maker: str, said:
     group["spec"] |= said
     pods = [pod(f"w-{number}", **in_pod) for number in range(2)]
     assert {refused for gang in cluster(in_racks("a1", "a2"), pods, [group]).gangs for refused in codes(gang)} == {code}
+
+
+def test_topology_of_sub_groups_of_kai_is_that_of_roles() -> None:
+    (group,) = from_yaml(POD_GROUPS["kai"][0])
+    rack = {"topology": "default", "requiredTopologyLevel": "cloud.provider.com/topology-rack"}
+    soft = {"topology": "default", "preferredTopologyLevel": "cloud.provider.com/topology-rack"}
+    group["spec"] |= {
+        "topologyConstraint": None,
+        "subGroups": [
+            {"name": "serve", "topologyConstraint": rack},
+            {"name": "leader", "parent": "serve"},
+            {"name": "worker", "parent": "serve"},
+            {"name": "cache", "topologyConstraint": soft},
+        ],
+    }
+    said = POD_GROUPS["kai"][1]
+    pods = [
+        pod(f"w-{role}", labels={"kai.scheduler/subgroup-name": role}, **said) for role in ("leader", "worker", "cache")
+    ]
+    job = the_gang(cluster(in_racks("a1", "a2"), pods, [group])).job
+    assert job is not None
+    assert [(set(known.groups), known.within) for known in job.spec.topology.together] == [
+        ({"leader", "worker"}, "rack")
+    ]
+    assert {known.name: known.topology.preferred for known in job.spec.task_groups} == {
+        "cache": ("rack",),
+        "leader": None,
+        "worker": None,
+    }
 
 
 def test_pods_of_a_group_without_a_gang_are_each_of_their_own() -> None:

@@ -26,6 +26,7 @@ from solver.model.workload import (
     Spread,
     TaskGroup,
     TaskPlacement,
+    Together,
     TopologyRequest,
 )
 from solver.plan.estimates import EarliestStart
@@ -108,7 +109,9 @@ def telling_extent(world: Snapshot, plan: Plan) -> Plan:
     """The plan, with the verdict that suits where its gang lies."""
     nodes, bind = {known.name: known for known in world.nodes}, bind_of(plan)
     (spec,) = (known.spec for known in world.jobs if known.name == bind.job)
-    extent = extent_of(spec, [nodes[task.node] for task in bind.tasks])
+    extent = extent_of(
+        spec, [nodes[task.node] for task in bind.tasks], [(task.group, task.index) for task in bind.tasks]
+    )
     told = (msgspec.structs.replace(v, extent=extent) if isinstance(v, Starts) else v for v in plan.verdicts)
     return msgspec.structs.replace(plan, verdicts=tuple(told))
 
@@ -299,6 +302,7 @@ def test_an_elastic_gang_has_a_lawful_size(indexes: tuple[int, ...], found: list
 
 
 CLOSE = TopologyRequest(group=Bundle(2, "island"))
+NESTED = TopologyRequest(group=(Bundle(2, "island"), Bundle(4, "rack")))
 APART = TopologyRequest(spread=Spread("rack", 2))
 
 
@@ -309,6 +313,11 @@ APART = TopologyRequest(spread=Spread("rack", 2))
         (CLOSE, GroupTopology(), "n1 n2 n2 n1", ["S5", "S5"]),
         (CLOSE, GroupTopology(), "n1 n1 n1 n2", ["S5"]),
         (CLOSE, GroupTopology(group=Bundle(1, "island")), "n1 n2 n1 n2", []),
+        (NESTED, GroupTopology(), "n1 n1 n2 n2", []),
+        (NESTED, GroupTopology(), "n1 n1 n3 n3", ["S5"]),
+        (NESTED, GroupTopology(), "n1 n2 n2 n3", ["S5", "S5", "S5"]),
+        (TopologyRequest(), GroupTopology("rack", Bundle(2, "island")), "n1 n1 n2 n1", ["S5"]),
+        (TopologyRequest(group=Bundle(2, preferred="island")), GroupTopology(preferred="rack"), "n1 n2 n1 n3", ["fit"]),
         (TopologyRequest(), GroupTopology(required="rack"), "n1 n2 n1 n2", []),
         (TopologyRequest(), GroupTopology(required="rack"), "n1 n2 n1 n3", ["S5"]),
         (APART, GroupTopology(), "n1 n2 n3 n3", []),
@@ -331,6 +340,26 @@ def test_tasks_keep_together_and_apart(
     assert violations(world, POLICY, plan) == ()
     elsewhere = telling_extent(world, with_bind(tasks=tasks)(plan))
     assert [violation.rule for violation in violations(world, POLICY, elsewhere)] == found
+
+
+@pytest.mark.parametrize(
+    ("hosts", "found"),
+    [("n1 n2 n3", []), ("n1 n3 n2", ["S5 gang: the groups a and b are spread over h100/r1, h100/r2"])],
+)
+def test_groups_keep_together(hosts: str, found: list[str]) -> None:
+    groups = tuple(TaskGroup(name, 1, Shape(1)) for name in "abc")
+    topology = TopologyRequest(together=(Together(("a", "b"), "rack"),))
+    nodes = [node("n1", 8, rack="r1"), node("n2", 8, rack="r1"), node("n3", 8, rack="r2")]
+    world = snapshot_of(
+        NOW, nodes, [Job(JobName("gang"), Instant(0), JobSpec(QueueName("q"), groups, topology=topology))]
+    )
+    plan = solve(world, POLICY, None)
+    tasks = tuple(
+        TaskPlacement(name, 0, NodeName(host), devices(host, 0, 1))
+        for name, host in zip("abc", hosts.split(), strict=True)
+    )
+    elsewhere = telling_extent(world, with_bind(tasks=tasks)(plan))
+    assert problems(world, elsewhere) == found
 
 
 def test_going_above_a_max_is_found() -> None:

@@ -13,7 +13,7 @@ from solver.milp import preemption_decision
 from solver.milp.highs import optimise
 from solver.milp.preemption_flows import is_kept_near_or_apart
 from solver.model.snapshot import snapshot_of
-from solver.model.workload import Bundle, Job, Spread, TopologyRequest
+from solver.model.workload import Bundle, Job, Spread, Together, TopologyRequest
 from solver.round.solve import solve
 from tests.drawn import counted
 from tests.solver.laws.generator import drawn
@@ -23,6 +23,10 @@ WISHES = (
     TopologyRequest(group=Bundle(2, "rack")),
     TopologyRequest(group=Bundle(2, "island")),
     TopologyRequest(required="rack", group=Bundle(2, "island")),
+    TopologyRequest(group=(Bundle(2, "island"), Bundle(4, "rack"))),
+    TopologyRequest(group=Bundle(2, "rack", "island")),
+    TopologyRequest(together=(Together(("g0", "g1"), "rack"),)),
+    TopologyRequest(together=(Together(("g0", "g1"), "island", None),), group=Bundle(2, "island")),
     TopologyRequest(spread=Spread("node", 1)),
     TopologyRequest(spread=Spread("rack", 1)),
     TopologyRequest(spread=Spread("node", 2)),
@@ -40,7 +44,16 @@ def near_and_apart(number: int) -> World:
     def wishing(job: Job) -> Job:
         if job.phase != "pending" or job.spec.tasks < 2:
             return job
-        return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, topology=chance.choice(WISHES)))
+        topology, groups = chance.choice(WISHES), job.spec.task_groups
+        if topology.together:
+            (group,) = groups
+            groups = tuple(
+                msgspec.structs.replace(group, name=name, replicas=replicas, min_replicas=None)
+                for name, replicas in (("g0", 1), ("g1", group.replicas - 1))
+            )
+        return msgspec.structs.replace(
+            job, spec=msgspec.structs.replace(job.spec, topology=topology, task_groups=groups)
+        )
 
     return World(snapshot_of(snapshot.time, nodes, [wishing(job) for job in snapshot.jobs]), policy)
 

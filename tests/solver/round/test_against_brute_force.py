@@ -177,7 +177,8 @@ def _keeps(spec: JobSpec) -> bool:
         (
             spec.topology.group,
             spec.topology.spread,
-            *(known.group or known.spread or known.required for known in groups),
+            spec.topology.together,
+            *(known.keeps_near_or_apart for known in groups),
         )
     )
 
