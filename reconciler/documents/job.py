@@ -154,6 +154,19 @@ def job_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
             yield job.problem(
                 (*at, "minReplicas"), "min-above-replicas", message, "Lower minReplicas, or raise replicas."
             )
+        elif (group.replicas - group.least) % group.replica_step:
+            more = group.replicas - group.least
+            message = (
+                f"the task group {group.name} may have {more} tasks beyond its least, by {group.replica_step} at once"
+            )
+            fix = f"Let replicas be minReplicas and a multiple of {group.replica_step} more."
+            yield job.problem((*at, "replicaStep"), "steps-do-not-fit", message, fix)
+        if group.replica_step > 1 and job.value.type == "service":
+            message = "the replicas of a service are each of their own, and come one by one"
+            yield job.problem((*at, "replicaStep"), "one-by-one", message, "Delete replicaStep, or submit a gang.")
+        if group.replica_step > 1 and group.least == group.replicas:
+            message = f"the task group {group.name} always has {group.replicas} tasks"
+            yield job.problem((*at, "replicaStep"), "never-grows", message, "Add minReplicas, or delete replicaStep.")
         idle = job.value.launcher is not None and not group.launcher
         if not (group.command or job.value.command or idle):
             message = f"the task group {group.name} has no command"

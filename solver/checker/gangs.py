@@ -72,8 +72,10 @@ class _Gangs:
         for group in job.spec.task_groups:
             bound = sorted(task.index for task in bind.tasks if task.group == group.name)
             least = group.replicas if group.min_replicas is None else group.min_replicas
-            if bound != list(range(len(bound))) or not least <= len(bound) <= group.replicas:
+            in_steps = (len(bound) - least) % group.replica_step == 0
+            if bound != list(range(len(bound))) or not least <= len(bound) <= group.replicas or not in_steps:
                 span = f"{least} to {group.replicas}" if least < group.replicas else f"{least}"
+                span += f" in steps of {group.replica_step}" if group.replica_step > 1 else ""
                 told = f"binds the tasks {bound} of group {group.name}, which starts with {span}, numbered from 0"
                 yield Violation("S2", job.name, told)
                 return

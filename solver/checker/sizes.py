@@ -91,7 +91,10 @@ def _shrinks(step: Shrink, job: Job, growing: Mapping[JobName, Intent], case: Ju
     left = without(job.placement, step.tasks)
     for group in job.spec.task_groups:
         rest = [task.index for task in left if task.group == group.name]
-        if len(rest) < group.least:
+        beyond = sum(task.group == group.name for task in job.placement) - group.least
+        # A gang that was between two steps before may stay so.
+        odd = (len(rest) - group.least) % group.replica_step not in (0, beyond % group.replica_step)
+        if len(rest) < group.least or odd:
             yield Violation("S2", job.name, f"is left with the tasks {sorted(rest)} of group {group.name}")
 
 
@@ -103,6 +106,10 @@ def _grows(step: Grow, job: Job, case: JudgedPlan) -> Iterator[Violation]:
         numbers = sorted(task.index for task in tasks)
         if len(set(numbers)) < len(numbers) or any(number >= group.replicas for number in numbers):
             yield Violation("S2", job.name, f"would have the tasks {numbers} of {group.replicas} of group {group.name}")
+        joining = sum(task.group == group.name for task in step.tasks)
+        if joining % group.replica_step:
+            told = f"group {group.name} grows by {joining} tasks, and may by {group.replica_step} at once"
+            yield Violation("S2", job.name, told)
         types = {nodes[task.node].gpu_type for task in tasks if task.node in nodes and task.devices}
         if len(types) > 1:
             yield Violation("S2", job.name, f"group {group.name} is on {', '.join(sorted(types))}")

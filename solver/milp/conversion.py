@@ -78,7 +78,8 @@ def point_of(starts: Sequence[JobStart], formulation: Formulation, program: Prog
         way = _way_of(start, class_of[start.candidate.job.name], formulation, capacity)
         values[formulation.ways[way]] += 1
         for growth, column in _growth_of(way, formulation):
-            values[column] += start.tasks[growth.group] - start.candidate.job.spec.task_groups[growth.group].least
+            group = start.candidate.job.spec.task_groups[growth.group]
+            values[column] += (start.tasks[growth.group] - group.least) // group.replica_step
         for column in _flow_columns(start, way, formulation, capacity):
             values[column] += 1
         for opened in _opened(start, divided):
@@ -264,7 +265,10 @@ def _decided(values: Floats, formulation: Formulation) -> Iterable[ProgramStart]
         members = iter(job_class.members)
         for way in formulation.ways_of_class(number):
             served = islice(members, round(values[formulation.ways[way]]))
-            growing = {growth.group: round(values[column]) for growth, column in _growth_of(way, formulation)}
+            growing = {
+                growth.group: round(values[column]) * formulation.step_of(way, growth.group)
+                for growth, column in _growth_of(way, formulation)
+            }
             for candidate in served:
                 tasks = _share_of(growing, candidate.job.spec)
                 yield ProgramStart(candidate, way.option, way.level, hints.of(way), tasks)

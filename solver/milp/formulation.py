@@ -190,9 +190,14 @@ class Formulation:
 
     def _columns_for_growth(self, way: Way, most: int) -> None:
         for group, extra in enumerate(self.classes[way.job_class].extra):
-            if extra and way.option.gpu_types[group] is not None:
-                column = self.growth[GrowthColumn(way, group)] = self.builder.column(extra * most)
-                self.builder.at_most({column: 1.0, self.ways[way]: -float(extra)}, 0.0)
+            steps = extra // self.step_of(way, group)
+            if steps and way.option.gpu_types[group] is not None:
+                column = self.growth[GrowthColumn(way, group)] = self.builder.column(steps * most)
+                self.builder.at_most({column: 1.0, self.ways[way]: -float(steps)}, 0.0)
+
+    def step_of(self, way: Way, group: int) -> int:
+        """By how many tasks at once a group of a class grows: what one of a growth column brings."""
+        return self.classes[way.job_class].members[0].job.spec.task_groups[group].replica_step
 
     def _growth_near_its_gangs(self, demand: Mapping[FlowKind, list[tuple[int, float]]]) -> None:
         """Where whole gangs flow into a cell, what they grow by flows into the same; beside gangs that are as one task of it."""
@@ -223,11 +228,12 @@ class Formulation:
         for growth, column in self.growth.items():
             way, known = growth.way, self.classes[growth.way.job_class]
             ((shape, gpu_type, _),) = self.kind_of_growth(growth).parts
-            gpus, charge = shape.cost / MILLI_PER_GPU, {gpu_type: shape.cost}
+            step = self.step_of(way, growth.group)
+            gpus, charge = step * shape.cost / MILLI_PER_GPU, {gpu_type: step * shape.cost}
             unfit, inside_only = misfit(gpus, way.option, way.strain), known.is_inside_only(way.option)
             heavy, layer = gpus * way.option.heavier[growth.group], known.sub_layer.of_growth
             task = way.option.shapes[growth.group]
-            beside = HostUse(int(task.cpu), int(task.memory))
+            beside = HostUse(step * int(task.cpu), step * int(task.memory))
             yield DemandColumn(column, known, layer, charge, gpus, unfit, heavy, inside_only, beside)
 
     def _most(self, job_class: JobClass, option: Option) -> int:
@@ -263,7 +269,8 @@ class Formulation:
             for kind, count in self.kinds_of(way):
                 demand[kind].append((column, float(count)))
         for growth, column in self.growth.items():
-            demand[self.kind_of_growth(growth)].append((column, 1.0))
+            step = self.step_of(growth.way, growth.group)
+            demand[self.kind_of_growth(growth)].append((column, float(step)))
         return dict(demand)
 
     def _columns_for_flow(self, kind: FlowKind) -> dict[int, int]:

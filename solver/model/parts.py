@@ -1,4 +1,4 @@
-"""Elastic gangs in parts: what they hold beyond their minima can leave task by task, and then the gang goes on.
+"""Elastic gangs in parts: what they hold beyond their minima can leave task by task, or step by step, and then the gang goes on.
 
 A part is written as a job of its own, named `JOB/GROUP/INDEX`, so that whatever is true of jobs is true of it.
 """
@@ -6,6 +6,7 @@ A part is written as a job of its own, named `JOB/GROUP/INDEX`, so that whatever
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 import msgspec
 
@@ -40,7 +41,7 @@ def surplus_of(job: Job) -> tuple[TaskPlacement, ...]:
 
 
 def in_parts(job: Job) -> tuple[Job, ...]:
-    """What the gang can't do without, and each task that it can."""
+    """What the gang can't do without, and each task, or each step of tasks, that it can."""
     surplus = surplus_of(job)
     if not surplus:
         return (job,)
@@ -67,15 +68,22 @@ def part_of(job: Job, name: JobName, tasks: tuple[TaskPlacement, ...]) -> Job:
 
 
 def _tasks_alone(job: Job, tasks: Iterable[TaskPlacement]) -> Iterator[Job]:
-    """Each of these tasks as a job; those of one group are of one spec."""
+    """Each of these tasks as a job, those of a step together; those of one group are of one spec."""
     specs = {group.name: _spec_alone(job, group) for group in job.spec.task_groups}
-    for task in tasks:
-        name = _name_alone(job, task.group, task.index)
-        yield msgspec.structs.replace(job, name=name, placement=(task,), spec=specs[task.group])
+    steps = {group.name: group.replica_step for group in job.spec.task_groups}
+    for group, mine in groupby(tasks, key=lambda task: task.group):
+        for step in _steps(tuple(mine), steps[group]):
+            name, spec = _name_alone(job, group, step[0].index), specs[group]
+            yield msgspec.structs.replace(job, name=name, placement=step, spec=spec)
+
+
+def _steps(tasks: tuple[TaskPlacement, ...], step: int) -> Iterator[tuple[TaskPlacement, ...]]:
+    yield from (tasks[first : first + step] for first in range(0, len(tasks), step))
 
 
 def _spec_alone(job: Job, group: TaskGroup) -> JobSpec:
-    alone = msgspec.structs.replace(group, replicas=1, min_replicas=1)
+    step = group.replica_step
+    alone = msgspec.structs.replace(group, replicas=step, min_replicas=step)
     return msgspec.structs.replace(job.spec, task_groups=(alone,))
 
 

@@ -103,6 +103,7 @@ class TaskGroup(Document, frozen=True):
     """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`, on one GPU type and on nodes of `nodes`.
 
     `rejoin`: one that fails may begin again where it was, while the others run on. `launcher`: the job is judged by its one task.
+    `replica_step`: beyond its least it has tasks only by so many at once, and gives up as many.
     """
 
     name: str
@@ -114,6 +115,7 @@ class TaskGroup(Document, frozen=True):
     rejoin: bool = False
     launcher: bool = False
     nodes: str = ""  # the name of a NodeSet of the snapshot; "": any will do
+    replica_step: int = 1
 
     @property
     def least(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from solver.capacity.free_capacity import FreeCapacity
+from solver.placement.placement import PlacedGang
 from solver.placement.starts import JobStart
 from solver.placement.views import grow_in_view
 from solver.quota.dominance import HostUse
@@ -44,14 +45,32 @@ def _grown(
         allowed = _allowed(start, number, missing, headroom, users, lines)
         if not allowed:
             continue
-        placed = grow_in_view(room, start.candidate, start.option, start.placed, number, allowed)
+        placed = _in_steps(start, room, number, allowed, group.replica_step)
         before, count = start, len(placed.tasks) - len(start.placed.tasks)
+        if not count:
+            continue
         tasks = (*start.tasks[:number], start.tasks[number] + count, *start.tasks[number + 1 :])
         start = replace(start, placed=placed, tasks=tasks)
         more = {gpu_type: milli - before.charge[gpu_type] for gpu_type, milli in start.charge.items()}
         headroom.take(start.queue, more)
         users.take(start.candidate.job, more, _beside(start, number, count))
     return start
+
+
+def _in_steps(start: JobStart, room: FreeCapacity, number: int, most: int, step: int) -> PlacedGang:
+    """Up to so many more tasks of a group, by whole steps. Steps of one task are taken as far as they find room."""
+
+    def grown(tasks: int) -> PlacedGang:
+        return grow_in_view(room, start.candidate, start.option, start.placed, number, tasks)
+
+    most -= most % step
+    while step > 1 and most:
+        with room.trying():
+            found = len(grown(most).tasks) - len(start.placed.tasks)
+        if found == most:
+            break
+        most = found - found % step
+    return grown(most) if most else start.placed
 
 
 def _allowed(

@@ -87,7 +87,7 @@ def _incomplete(snapshot: Snapshot, kept: RoundCache | None) -> list[Job]:
 
 
 def _may_be_larger(job: Job) -> bool:
-    """Some tasks are missing, and where new ones go is settled by the rest: bundles have to be whole for that."""
+    """Some tasks are missing, and where new ones go is settled by the rest: bundles have to be whole for that, or steps of them."""
     groups = job.spec.task_groups
     if len(job.placement) >= sum([group.replicas for group in groups]):
         return False
@@ -95,7 +95,12 @@ def _may_be_larger(job: Job) -> bool:
     if all(counts[group.name] >= group.replicas for group in groups):
         return False
     gaps = any(task.index >= counts[task.group] for task in job.placement)
-    bundled = any(job.spec.kept_in_bundles(group) for group in groups)
+    bundled = any(
+        group.replica_step % size or group.least % size
+        for group in groups
+        for size, _ in job.spec.kept_in_bundles(group)
+        if size < group.replicas
+    )
     instances = any(group.shape.mig is not None for group in groups)
     return not (gaps and bundled) and not instances
 
@@ -130,8 +135,8 @@ def missing_tasks(
 ) -> list[StartCandidate]:
     """The tasks by which running gangs could grow inside their guarantees, each as a job that waits, in the order of the gangs.
 
-    Bundles, spreads and groups that keep together are left out: they grow on what is free alone. `room` knows the domains in which
-    others have to stay.
+    Bundles, steps, spreads and groups that keep together are left out: they grow on what is free alone. `room` knows the domains in
+    which others have to stay.
     """
     in_line, headroom = queues_in_line(candidates, started), QuotaHeadroom(shares)
     able = [
@@ -206,7 +211,8 @@ def _tasks_of(
 ) -> Iterator[StartCandidate]:
     spec, option = gang.job.spec, gang.options[0]
     for place, group in enumerate(spec.task_groups):
-        anywhere = not (spec.kept_in_bundles(group) or group.topology.spread or spec.together_of(group))
+        bound = spec.kept_in_bundles(group) or group.topology.spread or spec.together_of(group)
+        anywhere = not bound and group.replica_step == 1
         if group.shape.uses_gpus and anywhere:
             nodes = _nodes_of(gang.job, group, room)
             alone = _alone(option, place, nodes)

@@ -152,7 +152,7 @@ def _strain(candidate: StartCandidate, nodes: Sequence[Node], level: Level | Non
 
 def _sizes(spec: JobSpec) -> Iterator[tuple[int, ...]]:
     """Every number of tasks of each group that the gang may have."""
-    return product(*(range(group.least, group.replicas + 1) for group in spec.task_groups))
+    return product(*(range(group.least, group.replicas + 1, group.replica_step) for group in spec.task_groups))
 
 
 def _lawful(starts: Sequence[JobStart], shares: Shares) -> bool:

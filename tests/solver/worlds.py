@@ -178,8 +178,9 @@ def task_groups(draw: st.DrawFn, name: str, shape: Shape, elastic: bool, close: 
     """One to three tasks of a shape; elastic groups may start with fewer."""
     replicas = draw(st.integers(1, 3))
     least = draw(st.integers(1, replicas)) if elastic else None
+    step = draw(st.sampled_from([1, 1, 2])) if least is not None and replicas - least == 2 else 1
     topology = GroupTopology(*draw(closeness()), draw(WISHES)) if close else GroupTopology()
-    return TaskGroup(name, replicas, shape, min_replicas=least, topology=topology)
+    return TaskGroup(name, replicas, shape, min_replicas=least, topology=topology, replica_step=step)
 
 
 WISHES: st.SearchStrategy[Level | None] = st.sampled_from([None, None, None, "island", "rack"])

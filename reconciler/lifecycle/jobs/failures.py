@@ -129,13 +129,15 @@ def _may_rejoin(holding: ClaimContext, dead: _Dead) -> bool:
 
 
 def goes_on_without(holding: ClaimContext, tasks: tuple[TaskPlacement, ...]) -> bool:
-    """Its minima hold without these, by tasks that have not ended. Bundles that belong together are not torn apart."""
+    """Its minima hold without these, by tasks that have not ended. Bundles that belong together are not torn apart, nor steps."""
     ended = {(status.group, status.index) for status in holding.stays.tasks if status.state in ENDED}
     lasting = without(holding.staying, tasks)
     left = Counter(task.group for task in lasting if (task.group, task.index) not in ended)
     touched, spec = {task.group for task in tasks}, holding.record.spec
     elastic = {
-        group.name for group in spec.task_groups if left[group.name] >= group.least and not spec.kept_in_bundles(group)
+        group.name
+        for group in spec.task_groups
+        if left[group.name] >= group.least and group.replica_step == 1 and not spec.kept_in_bundles(group)
     }
     return touched <= elastic
 
