@@ -118,6 +118,12 @@ def test_json_is_a_way_of_writing_a_job() -> None:
             "replicas: 4\n      topology: {required: rack, group: {tasks: 2, within: block}}",
             ["9:41 bundles-of-one"],
         ),
+        (
+            "replicas: 4",
+            "replicas: 4\n      minReplicas: 1\n      replicaStep: 2",
+            ["10:20 steps-do-not-fit"],
+        ),
+        ("replicas: 4", "replicas: 4\n      replicaStep: 2", ["9:20 never-grows"]),
         ("preferred: rack", "group: {tasks: 8}", ["14:38 bundle-of-no-level"]),
         ("preferred: rack", "group: [{tasks: 8, within: rack}, {tasks: 8, within: island}]", ["14:73 bundles-alike"]),
         (

@@ -301,6 +301,16 @@ def test_an_elastic_gang_has_a_lawful_size(indexes: tuple[int, ...], found: list
     assert sorted({violation.rule for violation in violations(world, POLICY, resized)}) == found
 
 
+@pytest.mark.parametrize(("tasks", "found"), [(1, []), (2, ["S2"]), (3, [])])
+def test_a_gang_grows_by_whole_steps(tasks: int, found: list[str]) -> None:
+    spec = JobSpec(QueueName("q"), (TaskGroup("worker", 3, Shape(2), min_replicas=1, replica_step=2),))
+    world = snapshot_of(NOW, NODES, [Job(JobName("gang"), Instant(0), spec)])
+    plan = solve(world, POLICY, None)
+    assert len(bind_of(plan).tasks) == 3
+    fewer = telling_extent(world, with_bind(tasks=bind_of(plan).tasks[:tasks])(plan))
+    assert sorted({violation.rule for violation in violations(world, POLICY, fewer)}) == found
+
+
 CLOSE = TopologyRequest(group=Bundle(2, "island"))
 NESTED = TopologyRequest(group=(Bundle(2, "island"), Bundle(4, "rack")))
 APART = TopologyRequest(spread=Spread("rack", 2))
