@@ -174,12 +174,13 @@ def comparing_across(policy: Policy) -> Policy:
 
 
 @st.composite
-def task_groups(draw: st.DrawFn, name: str, shape: Shape, elastic: bool, close: bool) -> TaskGroup:
-    """One to three tasks of a shape; elastic groups may start with fewer."""
+def task_groups(draw: st.DrawFn, name: str, shape: Shape, elastic: bool, close: bool, inner: bool = False) -> TaskGroup:
+    """One to three tasks of a shape; elastic groups may start with fewer. `inner`: in steps, and with wishes of their own."""
     replicas = draw(st.integers(1, 3))
     least = draw(st.integers(1, replicas)) if elastic else None
-    step = draw(st.sampled_from([1, 1, 2])) if least is not None and replicas - least == 2 else 1
-    topology = GroupTopology(*draw(closeness()), draw(WISHES)) if close else GroupTopology()
+    step = draw(st.sampled_from([1, 1, 2])) if inner and least is not None and replicas - least == 2 else 1
+    wish = draw(WISHES) if inner else None
+    topology = GroupTopology(*draw(closeness(inner)), wish) if close else GroupTopology()
     return TaskGroup(name, replicas, shape, min_replicas=least, topology=topology, replica_step=step)
 
 
@@ -195,15 +196,17 @@ def together(draw: st.DrawFn, groups: int) -> tuple[Together, ...]:
 
 
 @st.composite
-def closeness(draw: st.DrawFn) -> tuple[Level | None, Bundle | tuple[Bundle, ...] | None, Spread | None]:
-    """A required level or bundles, also of bundles, at times; and now and then a spread."""
+def closeness(
+    draw: st.DrawFn, inner: bool = False
+) -> tuple[Level | None, Bundle | tuple[Bundle, ...] | None, Spread | None]:
+    """A required level or bundles, if `inner` also of bundles and with wishes, at times; and now and then a spread."""
     levels: st.SearchStrategy[Level] = st.sampled_from(("island", "rack", "block"))
     kept = draw(st.integers(0, 5))
     required = draw(levels) if kept == 1 else None
     bundle: Bundle | tuple[Bundle, ...] | None = None
     if kept > 3:
-        bundle = Bundle(draw(st.integers(1, 2)), draw(levels), draw(WISHES))
-    elif kept == 3:
+        bundle = Bundle(draw(st.integers(1, 2)), draw(levels), draw(WISHES) if inner else None)
+    elif inner and kept == 3:
         bundle = (Bundle(2, draw(levels)), Bundle(4, draw(st.sampled_from([None, "rack", "block"])), draw(WISHES)))
     spread = Spread(draw(st.sampled_from(["node", "rack"])), draw(st.integers(1, 2)))
     return required, bundle, draw(st.sampled_from([None, None, spread]))
@@ -211,7 +214,12 @@ def closeness(draw: st.DrawFn) -> tuple[Level | None, Bundle | tuple[Bundle, ...
 
 @st.composite
 def jobs(
-    draw: st.DrawFn, number: int, sizes: Sequence[int] = (1, 2, 4), elastic: bool = False, close: bool = False
+    draw: st.DrawFn,
+    number: int,
+    sizes: Sequence[int] = (1, 2, 4),
+    elastic: bool = False,
+    close: bool = False,
+    inner: bool = False,
 ) -> Job:
     """A pending job of one or two groups."""
     groups = draw(st.integers(1, 2)) if draw(st.booleans()) else 1
@@ -226,15 +234,16 @@ def jobs(
     spec = JobSpec(
         QueueName(draw(st.sampled_from(["left", "r1", "r2"]))),
         tuple(
-            draw(task_groups(f"g{index}", shape, elastic and index == 0, close)) for index, shape in enumerate(shapes)
+            draw(task_groups(f"g{index}", shape, elastic and index == 0, close, inner))
+            for index, shape in enumerate(shapes)
         ),
         draw(st.sampled_from([known.name for known in CLASSES])),
         TopologyRequest(
             draw(st.sampled_from([None, None, "rack", "block"])),
             draw(st.sampled_from([None, None, "island", "rack", ("island", "rack"), ("block", "rack")])),
-            *(draw(closeness())[1:] if close else (None, None)),
+            *(draw(closeness(inner))[1:] if close else (None, None)),
             "bound" if draw(st.integers(0, 5)) == 5 else "normal",
-            together=draw(together(groups)) if close else (),
+            together=draw(together(groups)) if inner else (),
         ),
         draw(st.sampled_from([None, None, Duration(HOUR_MS), Duration(9 * HOUR_MS)])),
         fallback_after=draw(st.sampled_from([None, None, None, Duration(2 * HOUR_MS)])),
@@ -319,6 +328,7 @@ def snapshots(
     sizes: Sequence[int] = (1, 2, 4),
     elastic: bool = False,
     close: bool = False,
+    inner: bool = False,
     held_one_in: int = 3,
 ) -> Snapshot:
     """A cluster of two types with some nodes closed or partly held by running jobs, and a few pending gangs."""
@@ -329,7 +339,7 @@ def snapshots(
         made = node(f"n{index}", draw(st.sampled_from([2, 4])), gpu_type, rack=rack, block=block, cpu=16)
         nodes.append(made)
     running = [draw(runners(on, elastic)) for on in nodes if draw(st.integers(1, held_one_in)) == 1]
-    pending = [draw(jobs(number, sizes, elastic, close)) for number in range(draw(st.integers(0, jobs_max)))]
+    pending = [draw(jobs(number, sizes, elastic, close, inner)) for number in range(draw(st.integers(0, jobs_max)))]
     return snapshot_of(Instant(1000), nodes, [*running, *pending])
 
 

@@ -59,7 +59,7 @@ def assert_alike(program: Program) -> None:
 
 
 @worlds(40)
-@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True))
+@given(snapshots(elastic=True, close=True, inner=True), policies() | policies(keeping=True))
 def test_all_that_rounds_ask_is_the_same_model(snapshot: Snapshot, policy: Policy) -> None:
     for program, start, effort in asked(snapshot, policy):
         assert_alike(program)

@@ -33,7 +33,7 @@ many = worlds(60)
 
 
 @many
-@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True))
+@given(snapshots(elastic=True, close=True, inner=True), policies() | policies(keeping=True))
 def test_the_greedy_answer_satisfies_every_row_and_is_not_lost(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)
     assert program.is_satisfied_by(start)
@@ -46,7 +46,7 @@ def test_the_greedy_answer_satisfies_every_row_and_is_not_lost(snapshot: Snapsho
 
 
 @worlds(25)
-@given(snapshots(elastic=True, close=True), policies())
+@given(snapshots(elastic=True, close=True, inner=True), policies())
 def test_cbc_agrees_on_the_first_layer(snapshot: Snapshot, policy: Policy) -> None:
     program, start = formulated(snapshot, policy)
     solution = optimise(program, start, EFFORT)

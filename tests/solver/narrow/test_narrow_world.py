@@ -54,7 +54,7 @@ def plan_of(world: Snapshot, policy: Policy, starts: Sequence[JobStart]) -> Plan
 
 
 @worlds(150)
-@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True), arrivals())
+@given(snapshots(elastic=True, close=True, inner=True), policies() | policies(keeping=True), arrivals())
 def test_what_starts_keeps_every_rule(snapshot: Snapshot, policy: Policy, came: list[Job]) -> None:
     plan = solve(snapshot, policy, None)
     starts = NarrowWorld.after(snapshot, policy, plan).start(came, LATER)

@@ -57,7 +57,7 @@ def test_a_single_task_is_near_itself() -> None:
 
 
 @worlds(100)
-@given(snapshots(close=True), policies())
+@given(snapshots(close=True, inner=True), policies())
 def test_the_checker_counts_the_same(snapshot: Snapshot, policy: Policy) -> None:
     plan = solve(snapshot, policy, None)
     assert violations(snapshot, policy, plan) == ()

@@ -75,6 +75,15 @@ def test_so_is_a_round_of_gangs_that_keep_together_and_apart() -> None:
     assert tally.best >= 0.99 * tally.rounds
 
 
+@pytest.mark.thorough
+def test_so_is_a_round_of_gangs_whose_parts_keep_together() -> None:
+    worlds = snapshots(nodes_max=4, jobs_max=2, elastic=True, close=True, inner=True, held_one_in=8)
+    tally = compared(worlds, EXAMPLES)
+    assert tally.grown >= EXAMPLES // 40, "hardly any gang grew, by steps or without"
+    assert tally.kept >= EXAMPLES // 12, "hardly any gang that started asked for bundles, groups together or a spread"
+    assert tally.best >= 0.99 * tally.rounds
+
+
 @pytest.mark.long
 def test_so_is_a_round_of_jobs_that_wait_for_their_first_type() -> None:
     tally = compared(snapshots(nodes_max=4, jobs_max=4, held_one_in=4).map(patient), EXAMPLES)

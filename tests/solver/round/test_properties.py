@@ -64,7 +64,10 @@ def test_broken_limits_heal_as_far_as_they_may(snapshot: Snapshot, policy: Polic
 
 
 @many
-@given(snapshots(elastic=True, close=True), policies() | policies(keeping=True) | policies().map(comparing_across))
+@given(
+    snapshots(elastic=True, close=True, inner=True),
+    policies() | policies(keeping=True) | policies().map(comparing_across),
+)
 def test_no_plan_breaks_a_rule(snapshot: Snapshot, policy: Policy) -> None:
     for optimiser in (None, optimise):
         assert violations(snapshot, policy, solve(snapshot, policy, optimiser)) == ()
