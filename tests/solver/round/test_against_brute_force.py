@@ -78,9 +78,9 @@ def test_so_is_a_round_of_gangs_that_keep_together_and_apart() -> None:
 @pytest.mark.thorough
 def test_so_is_a_round_of_gangs_whose_parts_keep_together() -> None:
     worlds = snapshots(nodes_max=4, jobs_max=2, elastic=True, close=True, inner=True, held_one_in=8)
-    tally = compared(worlds, EXAMPLES)
-    assert tally.grown >= EXAMPLES // 40, "hardly any gang grew, by steps or without"
-    assert tally.kept >= EXAMPLES // 12, "hardly any gang that started asked for bundles, groups together or a spread"
+    tally = compared(worlds, 3 * EXAMPLES)
+    assert tally.grown >= EXAMPLES // 20, "hardly any gang grew, by steps or without"
+    assert tally.kept >= EXAMPLES // 4, "hardly any gang that started asked for bundles, groups together or a spread"
     assert tally.best >= 0.99 * tally.rounds
 
 
