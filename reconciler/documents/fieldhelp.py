@@ -60,7 +60,7 @@ def kinds_help() -> tuple[FieldHelp, ...]:
 def field_help(path: str) -> FieldHelp:
     """Help for `queue.spec.quota.max`, whatever the case of the kind; raises UnknownFieldError.
 
-    Where a name is skipped (`queue.spec.max`) and only one field below has the last name, that one is meant.
+    Where a name is skipped (`queue.spec.max`) and only one field below has the last name, or only one so near, that one is meant.
     """
     first, *names = path.replace("[]", "").split(".")
     kind = next((known for known in KINDS if known.lower() == first.lower()), None)
@@ -82,8 +82,9 @@ def _step(written: str, schema: Schema, base: str, name: str) -> tuple[str, Sche
     # What each way of a choice has means several things, and is not meant by its name alone.
     paths = Counter(found[0] for found in deeper)
     single = [found for found in deeper if paths[found[0]] == 1]
-    if len(single) == 1:
-        return single[0]
+    nearest = [found for found in single if found[0].count(".") == min(path.count(".") for path, *_ in single)]
+    if len(nearest) == 1:
+        return nearest[0]
     direct = [field for _, inner, _ in _below(written, schema, base) for field in inner.get("properties", {})]
     fix = f"Did you mean {' or '.join(found[0] for found in deeper)}?" if deeper else did_you_mean(name, direct)
     raise UnknownFieldError(f"there is no field {name!r} in {written}", fix)
