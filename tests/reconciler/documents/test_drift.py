@@ -141,7 +141,7 @@ def union_differences(kind: inspect.UnionType, schema: Schema, base: str, at: st
         yield from differences(members[0], schema, base, at, frozenset())
         return
     if "oneOf" not in schema:
-        yield from scalar_or_list_differences(members, schema, base, at)
+        yield from one_or_list_differences(members, schema, base, at)
         return
     ways = {}
     for way in schema["oneOf"]:
@@ -159,15 +159,19 @@ def union_differences(kind: inspect.UnionType, schema: Schema, base: str, at: st
     yield from (f"{at}: no type for {tag}" for tag in ways)
 
 
-def scalar_or_list_differences(members: list[inspect.Type], schema: Schema, base: str, at: str) -> Iterator[str]:
-    """A word, or a list of such words: the schema spells the word as a pattern."""
-    word, words = sorted(members, key=lambda member: isinstance(member, inspect.VarTupleType))
-    assert isinstance(word, inspect.LiteralType)
-    assert isinstance(words, inspect.VarTupleType)
-    allowed = f"^({'|'.join(map(str, word.values))})$"
-    if (schema.get("type"), sorted(schema.get("pattern", ""))) != (["string", "array"], sorted(allowed)):
-        yield f"{at}: {word.values} or a list of them in the type, {schema.get('pattern')} in the schema"
-    yield from differences(words.item_type, schema["items"], base, f"{at}[]", frozenset())
+def one_or_list_differences(members: list[inspect.Type], schema: Schema, base: str, at: str) -> Iterator[str]:
+    """A word or an object, or a list of such: the schema spells a word as a pattern."""
+    one, more = sorted(members, key=lambda member: isinstance(member, inspect.VarTupleType))
+    assert isinstance(one, inspect.LiteralType | inspect.StructType)
+    assert isinstance(more, inspect.VarTupleType)
+    shape = "object" if isinstance(one, inspect.StructType) else "string"
+    if schema.get("type") != [shape, "array"]:
+        yield f"{at}: {shape} or a list of them in the type, {schema.get('type')} in the schema"
+    if isinstance(one, inspect.StructType):
+        yield from struct_differences(one, schema, base, at, frozenset())
+    elif sorted(schema.get("pattern", "")) != sorted(f"^({'|'.join(map(str, one.values))})$"):
+        yield f"{at}: {one.values} or a list of them in the type, {schema.get('pattern')} in the schema"
+    yield from differences(more.item_type, schema["items"], base, f"{at}[]", frozenset())
 
 
 def struct_differences(
