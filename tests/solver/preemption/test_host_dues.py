@@ -1,4 +1,4 @@
-"""CPU and memory divided among jobs without GPUs in tiny worlds, drawn: what queues hold in the end, and what was handed out by hand.
+"""CPU and memory divided among jobs without GPUs in tiny worlds, drawn: what queues hold in the end, and what is fair.
 
 All jobs are alike and the tree has two levels, so that what is fair can be handed out job by job. Judged by sums of its own.
 """
