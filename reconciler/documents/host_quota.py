@@ -60,7 +60,26 @@ def host_quota_problems(
             if entry.guaranteed is not None and entry.max is not None and entry.max < entry.guaranteed:
                 message = f"max {entry.max} is less than guaranteed {entry.guaranteed} of {resource}"
                 yield queue.problem((*at, "max"), "max-below-guaranteed", message, "Raise max or lower guaranteed.")
+            yield from _lending_problems(queue, at, entry)
+            if entry.per_user is not None and entry.max is not None and entry.per_user > entry.max:
+                # Harmless, but it says something that never binds: something else was meant.
+                message = f"perUser {entry.per_user} is more than max {entry.max} of {resource}: it never binds"
+                fix = "Lower perUser, or delete it."
+                yield queue.problem((*at, "perUser"), "per-user-above-max", message, fix, severity="warning")
             yield from _sum_problems(queue, at, entry, children)
+
+
+def _lending_problems(queue: Declaration[Queue], at: Path, entry: HostQuota) -> Iterator[Problem]:
+    """A part of a guarantee is lent: so there is one, and it is no smaller."""
+    resource = resource_of(entry)
+    if entry.lendable is not None and entry.guaranteed is None:
+        message = f"lendable {entry.lendable} of {resource} is a part of guaranteed, which is not stated"
+        fix = "State guaranteed beside it, or delete lendable."
+        yield queue.problem((*at, "lendable"), "lendable-without-guaranteed", message, fix)
+    elif entry.lendable is not None and entry.guaranteed is not None and entry.lendable > entry.guaranteed:
+        message = f"lendable {entry.lendable} is more than guaranteed {entry.guaranteed} of {resource}"
+        fix = "Lower it, or delete it: then all of the guarantee is lent."
+        yield queue.problem((*at, "lendable"), "lendable-above-guaranteed", message, fix)
 
 
 def _sum_problems(

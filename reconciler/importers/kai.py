@@ -132,7 +132,7 @@ def _entry(record: SourceRecord, at: Path, unit: Fraction) -> QuotaDraft | None:
         entry.guaranteed = quota * unit
     if limit >= 0:
         entry.max = max(limit, quota, Fraction(0)) * unit
-    if not over and quota >= 0 and at[-1] == "gpu":
+    if not over and quota >= 0:
         entry.max = entry.guaranteed
     return entry if (entry.guaranteed, entry.max) != (None, None) else None
 
@@ -155,7 +155,21 @@ def _note(drawing: Drawing, record: SourceRecord, at: Path, target: str) -> None
     else:
         account.unsaid("carried", record, (*at, "limit"), "0", f"{target}: max", "no more than the quota")
     if host:
-        account.dropped(record, (*at, "overQuotaWeight"), "a queue has one weight: that of its GPUs")
+        _note_weight(drawing, record, at, target)
+
+
+def _note_weight(drawing: Drawing, record: SourceRecord, at: Path, target: str) -> None:
+    """The weight of CPU or memory: a queue has one for all, that of its GPUs."""
+    where, of_gpus = (*at, "overQuotaWeight"), ("spec", "resources", "gpu", "overQuotaWeight")
+    if not record.has(*where):
+        return
+    weight = quantity(record, where)
+    if not weight:
+        drawing.account.carried(record, where, f"{target}: max", "nothing over quota: max is guaranteed")
+    elif weight == (quantity(record, of_gpus) if record.has(*of_gpus) else 1):
+        drawing.account.carried(record, where, "weight", "a queue has one weight, for GPUs, CPU and memory")
+    else:
+        drawing.account.dropped(record, where, "a queue has one weight: that of its GPUs")
 
 
 def _weight(drawing: Drawing, record: SourceRecord, queue: QueueDraft, at: Path) -> None:

@@ -171,10 +171,8 @@ class _Reading:
         else:
             self.account.note(outcome, record, nominal, f"{said}: guaranteed" + (", max" if alone else ""), of_host)
         self.account.carried(record, (*at, "borrowingLimit"), f"{said}: max", "guaranteed and this together")
-        if host:
-            self.account.dropped(record, (*at, "lendingLimit"), "all CPU and memory of a guarantee is lent while idle")
-        else:
-            self.account.carried(record, (*at, "lendingLimit"), f"{said}: lendable")
+        of_lent = "it is kept from jobs without GPUs of other queues" if host else ""
+        self.account.note("carried", record, (*at, "lendingLimit"), f"{said}: lendable", of_lent)
 
     def _closed_types(self) -> None:
         """A GPU type that a ClusterQueue does not list can't be used from it: absent would be a share of it."""

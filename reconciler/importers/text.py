@@ -66,7 +66,12 @@ def _gpu_entry(entry: QuotaDraft) -> dict[str, int | float]:
 def _host_entry(resource: str, entry: QuotaDraft | None) -> dict[str, int | str]:
     if entry is None:
         return {}
-    written = {"guaranteed": entry.guaranteed, "max": entry.max}
+    written = {
+        "guaranteed": entry.guaranteed,
+        "lendable": entry.lendable,
+        "max": entry.max,
+        "perUser": entry.per_user,
+    }
     text = memory_text if resource == "memory" else cpu_text
     return {name: text(value) for name, value in written.items() if value is not None}
 

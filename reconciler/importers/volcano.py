@@ -214,14 +214,6 @@ class _Queues:
             entry.guaranteed = value
             note = "it is guaranteed to jobs without GPUs; GPUs bring the CPU and memory beside them" if host else ""
             account.note("changed" if host else "carried", record, where, f"quota of {target}: guaranteed", note)
-        elif host:
-            entry.guaranteed = max(entry.guaranteed or Fraction(0), value)
-            account.changed(
-                record,
-                where,
-                f"hostQuota of {target}: guaranteed",
-                "all CPU and memory of a guarantee is lent while idle",
-            )
         else:
             entry.extra = value
             account.carried(

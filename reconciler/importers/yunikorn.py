@@ -259,9 +259,6 @@ class _Tree:
     def _per_user(self, where: Path, queue: QueueDraft, resources: dict[str, Any]) -> None:
         for name in resources:
             at = (*where, "maxresources", name)
-            if name in _HOST:
-                self.account.dropped(self.record, at, "a user's CPU and memory have no limit of their own")
-                continue
             for target in self._targets(at, name):
                 queue.quota_for(target).per_user = quantity(self.record, at)
                 self.account.carried(self.record, at, f"Queue {queue.name} perUser")

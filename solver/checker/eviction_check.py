@@ -138,6 +138,7 @@ class JudgedNomination:
         return (
             victim.spec.queue == self.preemptor.spec.queue
             or any(entry.max is not None for queue in above for entry in (*queue.quota, *queue.host_quota))
+            or any(entry.per_user is not None for queue in above for entry in queue.host_quota)
             or not self.lookup.lent_in_part.isdisjoint(kind for kind, milli in self._charge(victim).items() if milli)
         )
 

@@ -165,6 +165,7 @@ class _Evictions:
         return (
             victim.spec.queue == preemptor.spec.queue
             or any(entry.max is not None for queue in above for entry in (*queue.quota, *queue.host_quota))
+            or any(entry.per_user is not None for queue in above for entry in queue.host_quota)
             or self._frees_what_may_be_lent(victim)
         )
 

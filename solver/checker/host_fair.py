@@ -56,6 +56,8 @@ class HostFairness:
     def findings(self, losses: Mapping[JobName, Sequence[Loss]]) -> Iterator[Violation]:
         """Every promise in the order of the plan. `losses`: what leaves for whom that is not inside its guarantee."""
         used = Counter(self._used)
+        if any(entry.lendable is not None for queue in self.case.policy.queues for entry in queue.host_quota):
+            return  # what is fair then depends on what is kept back, which is not told here
         for step in self.case.steps(Nominate) if losses else ():
             job = self.case.jobs.get(step.job)
             if job is None or self._has_gpus(step.tasks):

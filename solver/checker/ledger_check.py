@@ -49,6 +49,7 @@ class HeldByQueues:
     lines: Counter[QuotaLine] = field(default_factory=Counter)
     by_user: Counter[tuple[str, GpuType, str]] = field(default_factory=Counter)
     host: Counter[tuple[str, str]] = field(default_factory=Counter)
+    host_by_user: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     firm: InsideLedger = field(init=False)
     inside: InsideLedger = field(init=False)
 
@@ -70,6 +71,7 @@ class HeldByQueues:
         for resource, amount in _beside(job, tasks).items():
             for queue in path:
                 self.host[queue.name, resource] += sign * amount
+                self.host_by_user[queue.name, resource, job.user] += sign * amount
 
     def above(self, job: Job, charge: Charge, tasks: Iterable[TaskPlacement]) -> Iterator[Violation]:
         """Every limit that a job would break with this, beside all that is held."""
@@ -90,6 +92,10 @@ class HeldByQueues:
                 held = self.host[queue.name, resource]
                 if amount and limit is not None and limit.max is not None and held + amount > limit.max:
                     yield Violation("S3", queue.name, f"{held} + {amount} of {resource} is above max {limit.max}")
+                mine = self.host_by_user[queue.name, resource, job.user]
+                if amount and limit is not None and limit.per_user is not None and mine + amount > limit.per_user:
+                    told = f"{mine} + {amount} of {resource} of user {job.user or '(none)'}"
+                    yield Violation("S3", queue.name, f"{told} is above perUser {limit.per_user}")
         yield from self._beyond_guarantee(job, charge)
 
     def _beyond_guarantee(self, job: Job, charge: Charge) -> Iterator[Violation]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from solver.checker.case import JudgedPlan
-from solver.checker.host_quota import host_quota_violations
+from solver.checker.host_quota import host_lending_violations, host_quota_violations
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.plan.violation import Violation
@@ -21,6 +21,7 @@ Charged = tuple[str, GpuType, int]
 def quota_violations(case: JudgedPlan) -> Iterable[Violation]:
     """Every line of the quota tree that a plan breaks. What joins or leaves a running gang is a job of its own here."""
     yield from host_quota_violations(case)
+    yield from host_lending_violations(case)
     added = case.lookup.added_up(_added(case))
     limited = [
         (QuotaLine(queue.name, entry.gpu_type), entry.max)

@@ -274,10 +274,12 @@ class PreemptionProgram:
         held, room = self.attempts.evictable.allocations, self.attempts.soon
         shapes = {shape for served in self.served.values() for shape in served.option.shapes}
         short, caps = np.zeros(len(held.holders), dtype=bool), self.attempts.users.caps
-        capped = {line for known in self.served.values() for line, _ in caps.host_charges(known.queue, HostUse(1, 1))}
+        served = [known.job_class.first.job for known in self.served.values()]
+        one = HostUse(1, 1)
+        capped = {line for job in served for line, _ in caps.host_charges(job.spec.queue, job.user, one)}
         for number in np.flatnonzero(self.host.alone).tolist():
-            queue = held.holders[number].job.spec.queue
-            short[number] = any(line in capped for line, _ in caps.host_charges(queue, HostUse(1, 1)))
+            job = held.holders[number].job
+            short[number] = any(line in capped for line, _ in caps.host_charges(job.spec.queue, job.user, one))
             nodes = {room.index[task.node] for task in held.holders[number].job.placement if task.node in room.index}
             for node in nodes:
                 tasks = {shape: _most_tasks(shape, len(room.nodes[node].gpus)) for shape in shapes}
@@ -612,7 +614,7 @@ class PreemptionProgram:
         held, found = self.attempts.evictable.allocations, dict[int, float]()
         below = held.below[line.queue]
         for number, column in self.leaving.items():
-            if below.start <= number < below.stop:
+            if below.start <= number < below.stop and line.user in (None, held.holders[number].job.user):
                 beside = sum_of(shape for _, shape in tasks_with_shapes(held.holders[number].job))
                 amount = beside.cpu if line.resource == "cpu" else beside.memory
                 if amount:

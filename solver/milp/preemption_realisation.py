@@ -20,7 +20,7 @@ from solver.model.arrays import Mask
 from solver.model.cluster import DeviceId
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape
-from solver.model.workload import JobSpec, QueueName, TaskPlacement
+from solver.model.workload import Job, JobSpec, QueueName, TaskPlacement
 from solver.placement.placement import PlacedGang, least_tasks, place, realised
 from solver.placement.starts import JobStart, held_by
 from solver.placement.strain import strain_of
@@ -296,10 +296,10 @@ class Realisation:
 
         waiting = [number for number in self.placed if number not in self.now and may(number)]
         held = self.making.attempts.evictable.allocations
-        queue = held.holders[base].job.spec.queue
+        holder = held.holders[base].job
         # Which devices of a node one gets is chosen when it is placed, and in larger clusters which node: somebody has these.
         is_used = bool(users)
-        able = [n for n in waiting if is_used or self._shares_limit(n, queue)]
+        able = [n for n in waiting if is_used or self._shares_limit(n, holder)]
         credit = self.credits.get(base if base in members else members[0], {})
 
         size = sum(int(held.gpus[member]) for member in members)
@@ -312,16 +312,17 @@ class Realisation:
         found = min(able, key=turn, default=None)
         if found is None:
             # Whoever would start now waits with the others: it has the right to what leaves, and they to what is free.
-            now = [n for n in sorted(self.now) if may(n) and (is_used or self._shares_limit(n, queue))]
+            now = [n for n in sorted(self.now) if may(n) and (is_used or self._shares_limit(n, holder))]
             found = min(now, key=turn, default=None)
             self.now -= {found}
         return found
 
-    def _shares_limit(self, number: int, queue: QueueName) -> bool:
-        """Whether a job that is served is of this queue, or below a max of CPU or memory that both count against."""
-        caps, one = self.making.attempts.users.caps, HostUse(1, 1)
-        mine = {line for line, _ in caps.host_charges(self._queue(number), one)}
-        return self._queue(number) == queue or any(line in mine for line, _ in caps.host_charges(queue, one))
+    def _shares_limit(self, number: int, holder: Job) -> bool:
+        """Whether a job that is served is of this one's queue, or below a max of CPU or memory that both count against."""
+        caps, one, queue = self.making.attempts.users.caps, HostUse(1, 1), holder.spec.queue
+        mine = {line for line, _ in caps.host_charges(self._queue(number), self.jobs[number].candidate.job.user, one)}
+        theirs = caps.host_charges(queue, holder.user, one)
+        return self._queue(number) == queue or any(line in mine for line, _ in theirs)
 
     def _queue(self, number: int) -> QueueName:
         return self.jobs[number].candidate.job.spec.queue

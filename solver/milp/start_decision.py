@@ -26,8 +26,9 @@ from solver.policy.policy import SolverLimits
 from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import behind_nobody
 from solver.quota.entitlement import QuotaHeadroom, Shares
+from solver.quota.host_guarantees import HeldAlone
 from solver.quota.options import Option
-from solver.quota.users import UserRoom
+from solver.quota.users import UserRoom, beside_least
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,7 @@ def able_to_start(
             (not candidate.is_inside_only(option) or _inside(headroom, candidate, option))
             and headroom.allows(spec.queue, option.charge)
             and not users.blocking(job, option.charge)
+            and (any(option.charge.values()) or not shares.host.not_lent(HeldAlone(spec.queue, beside_least(spec))))
             and has_place(candidate, option)
             for option in candidate.options
         )

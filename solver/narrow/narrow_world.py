@@ -368,7 +368,7 @@ class NarrowWorld:
             shares,
             self.waiting.lines,
             self.waiting.unsure,
-            None if self.shares.users.host_max else self.freed.types,
+            None if self.shares.users.limits_host else self.freed.types,
             self.held.lower,
             self.holders,
             self.held.growing,

@@ -131,6 +131,9 @@ class _HandedOut:
             charge.values()
         ):
             return False
+        asks_gpus = any(charge.values())
+        if not asks_gpus and self.host.not_lent(HeldAlone(job.spec.queue, beside_least(job.spec))):
+            return False
         return not (
             not self.headroom.allows(job.spec.queue, charge)
             or self.users.blocking(job, charge)

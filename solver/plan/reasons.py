@@ -52,10 +52,10 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
 
     def __str__(self) -> str:
         if self.kept_back is not None:
-            kept = f"queue {self.queue} does not lend {self.kept_back} {self.gpu_type}{at(self.origin)}"
+            kept = f"queue {self.queue} does not lend {self.kept_back} {self.unit}{at(self.origin)}"
             return f"{kept}: {self.used} of {self.max} are in use or kept back; this job needs {self.wanted}"
         if self.user is not None:
-            cap = f"at most {self.max} {self.gpu_type} per user in queue {self.queue}{at(self.origin)}"
+            cap = f"at most {self.max} {self.unit} per user in queue {self.queue}{at(self.origin)}"
             return f"user {self.user or '(none)'} holds {self.used} of {cap}; this job needs {self.wanted}"
         held = f"holds {self.used} of max {self.max} {self.unit}{at(self.origin)}"
         return f"queue {self.queue} {held}; this job needs {self.wanted}"

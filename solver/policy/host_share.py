@@ -22,10 +22,14 @@ class CpuQuota(Document, frozen=True, tag_field="resource", tag="cpu"):
     """What a queue may hold of CPU: its jobs without GPUs are guaranteed `guaranteed`, and all of its jobs hold at most `max`.
 
     `guaranteed` None: what the queues below it are guaranteed, and none where there are none. `max` None: there is no ceiling.
+    `lendable`: the most of `guaranteed` that jobs without GPUs of other queues may hold; None: all of it. `per_user`: the most that
+    the jobs of one user hold.
     """
 
     guaranteed: Cpu | None = None
     max: Cpu | None = None
+    lendable: Cpu | None = None
+    per_user: Cpu | None = None
     origin: str = ""
 
 
@@ -34,6 +38,8 @@ class MemoryQuota(Document, frozen=True, tag_field="resource", tag="memory"):
 
     guaranteed: Memory | None = None
     max: Memory | None = None
+    lendable: Memory | None = None
+    per_user: Memory | None = None
     origin: str = ""
 
 

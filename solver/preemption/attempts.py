@@ -113,9 +113,9 @@ class Attempts:
     def beside_of(self, holders: Collection[Holder]) -> Mapping[HostLine, int]:
         """What these hold of CPU and memory below each max of them."""
         caps, found = self.users.caps, dict[HostLine, int]()
-        for holder in holders if caps.host_max else ():
+        for holder in holders if caps.limits_host else ():
             beside = sum_of(shape for _, shape in tasks_with_shapes(holder.job))
-            for line, amount in caps.host_charges(holder.job.spec.queue, beside):
+            for line, amount in caps.host_charges(holder.job.spec.queue, holder.job.user, beside):
                 found[line] = found.get(line, 0) + amount
         return found
 

@@ -180,11 +180,11 @@ class Preemptor:
         for option in candidate.options:
             request = PlacementRequest(candidate, option, "entitled")
             fits = has_place(seen(self.attempts.soon, candidate.against), candidate.job.spec, option)
-            if fits and self.attempts.is_below_limits(request, {}):
+            if fits and self.attempts.is_below_limits(request, {}) and claim.is_lent:
                 return  # what is free, or will be, is left to all who wait
             for side in claim.sides(may_reclaim=self.may_reclaim(preemptor, tier)):
                 found = Fewest(self.attempts).find_without_gpus(request, side)
-                if found and self._keeps_to_limits(found, preemptor) and claim.is_fair(found.victims):
+                if found and self._keeps_to_limits(found, preemptor) and claim.may(found.victims):
                     self.give(found, None)
                     return
         self._unserved.add(candidate, alike, was_refused=False)

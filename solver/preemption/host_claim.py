@@ -72,6 +72,17 @@ class HostClaim:
         left: Ints = places[np.array([known[one] for one in lost], dtype=bool)]
         return left
 
+    @property
+    def is_lent(self) -> bool:
+        """Whether nothing that it would take is kept back for others."""
+        return not self.dues.not_lent(self._held)
+
+    def may(self, victims: Iterable[Victim]) -> bool:
+        """Whether these may leave for it: that is fair, and what it takes then is not kept back for others."""
+        victims = tuple(victims)
+        then = self.dues.after((), left_alone(victims))
+        return self.is_fair(victims) and not then.not_lent(self._held)
+
     def is_fair(self, victims: Iterable[Victim]) -> bool:
         """Whether others may leave for it: the least served have more by it, unless it lies inside its guarantee."""
         losses = [_held_by(victim.holder) for victim in victims if victim.means == "reclaim"]

@@ -170,7 +170,7 @@ class SparedVictims:
             if not lent_in_part.isdisjoint(start.charge):
                 return True  # what is kept back for some is kept from all others
             is_beside = tree.path(start.queue)[-1:] in roots
-            return is_beside and (bool(caps.host_max) or not kinds.isdisjoint(start.charge))
+            return is_beside and (caps.limits_host or not kinds.isdisjoint(start.charge))
 
         return concerns
 
@@ -253,7 +253,8 @@ class SparedVictims:
         users, beside = UserRoom(self.shares.users), Counter[HostLine]()
         for victim in (victim for known in nominations for victim in known.victims):
             gave = sum_of(shape for _, shape in tasks_with_shapes(victim.holder.job))
-            beside.update(dict(users.caps.host_charges(victim.holder.job.spec.queue, gave)))
+            job = victim.holder.job
+            beside.update(dict(users.caps.host_charges(job.spec.queue, job.user, gave)))
         given = [*((start, None) for start in self.starts), *((known.start, known) for known in nominations)]
         for start, known in filter(lambda one: concerns(one[0]), given):
             if known is not None and not self._may_have(known, headroom):

@@ -55,6 +55,6 @@ class Accounts:
             add_up_again(tree, lines, self.shares.guaranteed, self._used, self._inside)
             for user_line in self.shares.users.lines(job, (gpu_type,)):
                 self._used_by_user[user_line] = self._used_by_user.get(user_line, 0) + times * milli
-        for host_line, amount in self.shares.users.host_charges(queue, beside_wanted(job.spec)):
+        for host_line, amount in self.shares.users.host_charges(queue, job.user, beside_wanted(job.spec)):
             self._used_by_user[host_line] = self._used_by_user.get(host_line, 0) + times * amount
         self._held_beside[queue] = self._held_beside.get(queue, HostUse()).plus(beside_wanted(job.spec), times)

@@ -8,13 +8,13 @@ some queue says anything of CPU or memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import Job, QueueName
-from solver.policy.host_share import Resource
+from solver.policy.host_share import Resource, resource_of
 from solver.policy.policy import Policy, Queue
 from solver.policy.tree import QueueTree
 from solver.quota.allocation_table import AllocationTable
@@ -40,7 +40,7 @@ def with_host_dues(
         return shares
     allocations = AllocationTable.of(gangs_of(snapshot, policy, kept=kept), tree, kept)
     _, guarantees = host_guarantees_of(snapshot, allocations, tree)
-    division = _Division(shares, guarantees)
+    division = _Division(shares, guarantees, _kept(tree))
     left = dict(zip(RESOURCES, _there(snapshot), strict=True))
     for held, has_gpus in _held(snapshot):
         division.count(division.used, () if has_gpus else (held,))
@@ -51,8 +51,20 @@ def with_host_dues(
     for resource in RESOURCES:
         division.add_up(resource)
         division.share_out(resource, max(0, left[resource]))
-    dues = HostDues(guarantees, division.used, division.fair, division.wanted, frozenset(division.short))
+    dues = HostDues(
+        guarantees, division.used, division.fair, division.wanted, frozenset(division.short), division.kept, left
+    )
     return replace(shares, host=dues)
+
+
+def _kept(tree: QueueTree) -> dict[HostLine, int]:
+    """What queues do not lend of their guarantees."""
+    return {
+        HostLine(queue.name, resource_of(entry)): int(entry.guaranteed - entry.lendable)
+        for queue in tree.by_name.values()
+        for entry in queue.host_quota
+        if entry.guaranteed is not None and entry.lendable is not None and entry.guaranteed > entry.lendable
+    }
 
 
 def _there(snapshot: Snapshot) -> HostUse:
@@ -82,13 +94,17 @@ def _held(snapshot: Snapshot) -> Iterator[tuple[HeldAlone, bool]]:
 
 @dataclass(slots=True)
 class _Division:
-    """Mutable. `demand`: what a queue would hold if it had all that it wants, but no more than its max."""
+    """Mutable. `demand`: what a queue would hold if it had all that it wants, but no more than its max; `claims`: the same, or what
+    it does not lend: that is divided to it first, wanted or not.
+    """
 
     shares: Shares
     guarantees: HostGuarantees
+    kept: Mapping[HostLine, int]
     used: Counter[HostLine] = field(default_factory=Counter)
     wanted: Counter[HostLine] = field(default_factory=Counter)
     demand: dict[HostLine, int] = field(default_factory=dict)
+    claims: dict[HostLine, int] = field(default_factory=dict)
     fair: dict[HostLine, int] = field(default_factory=dict)
     short: set[Level] = field(default_factory=set)
 
@@ -108,6 +124,8 @@ class _Division:
         line, below = HostLine(queue.name, resource), self.shares.tree.children.get(queue.name, ())
         own = sum(self._demand_of(child, resource) for child in below) if below else self.used[line] + self.wanted[line]
         self.demand[line] = min(own, self.shares.users.host_max.get(line, own))
+        claims = sum(self.claims[HostLine(child.name, resource)] for child in below)
+        self.claims[line] = max(self.demand[line], claims, self.kept.get(line, 0))
         return self.demand[line]
 
     def share_out(self, resource: Resource, amount: int, above: QueueName | None = None) -> None:
@@ -116,7 +134,7 @@ class _Division:
         claimants = {
             queue.name: Claimant(
                 self.guarantees.guaranteed.get(HostLine(queue.name, resource), 0),
-                self.demand[HostLine(queue.name, resource)],
+                self.claims[HostLine(queue.name, resource)],
                 queue.weight,
                 self.used[HostLine(queue.name, resource)],
                 self.shares.served.get(queue.name, ServedOrder()),
@@ -124,10 +142,11 @@ class _Division:
             for queue in queues
         }
         given = divide(amount, claimants)
-        if any(given[name] + UNIT <= claimant.demand for name, claimant in claimants.items()):
+        if any(given[name] + UNIT <= self.demand[HostLine(name, resource)] for name in claimants):
             self.short.add((above, resource))
         for queue in queues:
-            self.fair[HostLine(queue.name, resource)] = given[queue.name]
+            line = HostLine(queue.name, resource)
+            self.fair[line] = min(given[queue.name], self.demand[line])
             self.share_out(resource, given[queue.name], queue.name)
 
 

@@ -32,8 +32,8 @@ Level = tuple[QueueName | None, Resource]
 class HostDues:
     """`used`: by line what jobs without GPUs hold, CPU in milli-cores, memory in bytes; `fair`: the fair share of it.
 
-    `wanted`: what those that wait ask for at their full size. `short`: where siblings want more than there is for them. Nothing is
-    divided where `fair` is empty.
+    `wanted`: what those that wait ask for at their full size. `short`: where siblings want more than there is for them. `kept`: of
+    guarantees what is not lent; `there`: what jobs with GPUs leave. Nothing is divided where `fair` is empty.
     """
 
     guarantees: HostGuarantees = field(default_factory=lambda: HostGuarantees(QueueTree({}, {}), {}))
@@ -41,6 +41,8 @@ class HostDues:
     fair: Mapping[HostLine, int] = field(default_factory=dict)
     wanted: Mapping[HostLine, int] = field(default_factory=dict)
     short: frozenset[Level] = frozenset()
+    kept: Mapping[HostLine, int] = field(default_factory=dict)
+    there: Mapping[Resource, int] = field(default_factory=dict)
 
     @property
     def tree(self) -> QueueTree:
@@ -87,6 +89,26 @@ class HostDues:
             if guarantees.lies_inside(one):
                 guarantees = guarantees.beside_more([one])
                 yield one
+
+    def not_lent(self, held: HeldAlone) -> tuple[Resource, ...]:
+        """Of what this much more would take that of which too much is kept back for others: as quota/lending has it for GPUs."""
+        asked = zip(RESOURCES, held.beside, strict=True) if self.kept else ()
+        roots, path = self.tree.children.get(None, ()), self.tree.path(held.queue)
+
+        def weight(line: HostLine, more: int) -> int:
+            more = more if line.queue in path else 0
+            children = [HostLine(child.name, line.resource) for child in self.tree.children.get(line.queue, ())]
+            below = sum(weight(child, more) for child in children) if children else self.used.get(line, 0) + more
+            return max(below, self.kept.get(line, 0))
+
+        def together(resource: Resource, more: int) -> int:
+            return sum(weight(HostLine(root.name, resource), more) for root in roots)
+
+        return tuple(
+            resource
+            for resource, amount in asked
+            if amount and together(resource, amount) > max(self.there.get(resource, 0), together(resource, 0))
+        )
 
     def above(self, line: HostLine) -> int | None:
         """How much a queue holds above its fair share; None: its siblings have all that they want, so that takes from none."""

@@ -26,10 +26,11 @@ class UserLine(NamedTuple):
 
 
 class HostLine(NamedTuple):
-    """What a queue and all below it hold of CPU (milli-cores) or memory (bytes)."""
+    """What a queue and all below it hold of CPU (milli-cores) or memory (bytes); with a `user`, what jobs of that user do."""
 
     queue: QueueName
     resource: Resource
+    user: str | None = None
 
 
 CapLine = UserLine | HostLine
@@ -38,13 +39,19 @@ CapLine = UserLine | HostLine
 @dataclass(frozen=True, slots=True)
 class UserCaps:
     """`cap`: the most milli-GPU one user may hold, for queues and types that say so. `host_max`: the most CPU and memory of queues
-    that say so. `used`: what each user, and each of those queues, holds now.
+    that say so; `host_cap`: that of one user there. `used`: what each user, and each of those queues, holds now.
     """
 
     tree: QueueTree
     cap: Mapping[tuple[QueueName, GpuType], int]
     used: Mapping[CapLine, int]
     host_max: Mapping[HostLine, int] = field(default_factory=dict)
+    host_cap: Mapping[HostLine, int] = field(default_factory=dict)
+
+    @property
+    def limits_host(self) -> bool:
+        """Whether anything limits CPU or memory."""
+        return bool(self.host_max or self.host_cap)
 
     def lines(self, job: Job, gpu_types: Iterable[GpuType]) -> Iterator[UserLine]:
         """The lines with a cap that a job of its user counts against, from its queue up, type by type."""
@@ -59,20 +66,25 @@ class UserCaps:
         """All lines that a job counts against, and how much it counts. `beside`: CPU and memory; None: what it needs to start."""
         for line in self.lines(job, charge):
             yield line, charge[line.gpu_type]
-        if self.host_max:
-            yield from self.host_charges(job.spec.queue, beside_least(job.spec) if beside is None else beside)
+        if self.limits_host:
+            yield from self.host_charges(job.spec.queue, job.user, beside_least(job.spec) if beside is None else beside)
 
-    def host_charges(self, queue: QueueName, beside: HostUse) -> Iterator[tuple[HostLine, int]]:
-        """The lines of CPU and memory on a queue's path that have a max, and how much this counts against each."""
-        for step in self.tree.path(queue) if self.host_max else ():
+    def host_charges(self, queue: QueueName, user: str, beside: HostUse) -> Iterator[tuple[HostLine, int]]:
+        """The limited lines of CPU and memory on a queue's path, and how much this of one of its users counts against each."""
+        for step in self.tree.path(queue) if self.limits_host else ():
             amounts: tuple[tuple[Resource, int], ...] = (("cpu", beside.cpu), ("memory", beside.memory))
             for resource, amount in amounts:
-                if amount and (line := HostLine(step, resource)) in self.host_max:
+                line = HostLine(step, resource)
+                if amount and line in self.host_max:
                     yield line, amount
+                if amount and line in self.host_cap:
+                    yield line._replace(user=user), amount
 
     def most(self, line: CapLine) -> int:
         """The cap of a line that has one."""
-        return self.host_max[line] if isinstance(line, HostLine) else self.cap[line.queue, line.gpu_type]
+        if isinstance(line, UserLine):
+            return self.cap[line.queue, line.gpu_type]
+        return self.host_max[line] if line.user is None else self.host_cap[line._replace(user=None)]
 
     def room(self, line: CapLine) -> int:
         """What new work may still take there; 0 where a cap was lowered below use."""
@@ -81,7 +93,7 @@ class UserCaps:
     def user_matters(self, queue: QueueName) -> bool:
         """Whether jobs of this queue that differ in nothing but their user may fare differently."""
         path = self.tree.path(queue)
-        return any(capped in path for capped, _ in self.cap)
+        return any(capped in path for capped, _ in self.cap) or any(line.queue in path for line in self.host_cap)
 
 
 def beside_least(spec: JobSpec) -> HostUse:
@@ -104,9 +116,15 @@ def user_caps_of(snapshot: Snapshot, tree: QueueTree) -> UserCaps:
         for entry in queue.host_quota
         if entry.max is not None
     }
+    host_cap = {
+        HostLine(queue.name, resource_of(entry)): int(entry.per_user)
+        for queue in tree.by_name.values()
+        for entry in queue.host_quota
+        if entry.per_user is not None
+    }
     used: dict[CapLine, int] = dict(_use_by_user(snapshot, tree).items()) if cap else {}
-    caps = UserCaps(tree, cap, used, host_max)
-    for line, amount in _host_use(snapshot, caps) if host_max else ():
+    caps = UserCaps(tree, cap, used, host_max, host_cap)
+    for line, amount in _host_use(snapshot, caps) if caps.limits_host else ():
         used[line] = used.get(line, 0) + amount
     return caps
 
@@ -128,7 +146,7 @@ def _host_use(snapshot: Snapshot, caps: UserCaps) -> Iterator[tuple[HostLine, in
         for task in tasks:
             if task.group in shapes:
                 shape = shapes[task.group]
-                yield from caps.host_charges(job.spec.queue, HostUse(int(shape.cpu), int(shape.memory)))
+                yield from caps.host_charges(job.spec.queue, job.user, HostUse(int(shape.cpu), int(shape.memory)))
 
 
 @dataclass(slots=True)

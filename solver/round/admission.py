@@ -122,7 +122,8 @@ class Gate:
         """What could be served of this job, however long it waits."""
         spec = job.spec
         namespace = job.kubernetes_namespace if self.shares.tree.namespaces.say_something else None
-        key = (spec.queue, spec.priority_class, spec.task_groups, spec.topology, spec.data, namespace)
+        user = job.user if self.shares.users.host_cap else ""
+        key = (spec.queue, spec.priority_class, spec.task_groups, spec.topology, spec.data, namespace, user)
         return self._known.get(key, lambda: self._judge(job))
 
     def _judge(self, job: Job) -> Admission:
@@ -209,15 +210,15 @@ class Gate:
             if wanted > most:
                 origin = self._origin(line.queue, line.gpu_type)
                 return AboveMax(line.queue, line.gpu_type, most, wanted, origin, per_user=True)
-        beyond_host = next(self._above_host_max(spec), None)
+        beyond_host = next(self._above_host_max(job), None)
         if beyond_host is not None:
             return beyond_host
         return None if self._has_place(spec, option) else self._never_fits(spec, option)
 
-    def _above_host_max(self, spec: JobSpec) -> Iterator[QuotaMax]:
+    def _above_host_max(self, job: Job) -> Iterator[QuotaMax]:
         """Where it needs more CPU or memory than a queue on its path may ever hold."""
         users = self.shares.users
-        for line, wanted in users.host_charges(spec.queue, beside_least(spec)):
+        for line, wanted in users.host_charges(job.spec.queue, job.user, beside_least(job.spec)):
             if wanted > users.most(line):
                 yield host_max(self.shares, line, 0, wanted)
 

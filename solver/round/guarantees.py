@@ -25,6 +25,8 @@ from solver.policy.tree import QuotaLine
 from solver.queueing.demand import StartCandidate
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
+from solver.quota.host_dues import HostDues
+from solver.quota.host_guarantees import HeldAlone
 from solver.quota.host_shares import HostShares
 from solver.quota.options import Option
 from solver.quota.users import HostLine
@@ -76,7 +78,24 @@ def host_max(shares: Shares, line: HostLine, used: int, wanted: int) -> QuotaMax
     unit = 1 if line.resource == "cpu" else 2**30 / MILLI_PER_GPU
     most, held, more = (MilliGpu(round(amount / unit)) for amount in (shares.users.most(line), used, wanted))
     origin = entry.origin if entry else ""
-    return QuotaMax(line.queue, GpuType(""), most, held, more, origin, resource=line.resource)
+    return QuotaMax(line.queue, GpuType(""), most, held, more, origin, line.user, resource=line.resource)
+
+
+def host_not_lent(dues: HostDues, held: HeldAlone) -> Iterator[QuotaMax]:
+    """The queues that keep back of CPU or memory what this would take."""
+    tree, path = dues.tree, dues.tree.path(held.queue)
+    for resource in dues.not_lent(held):
+        unit = 1 if resource == "cpu" else 2**30 / MILLI_PER_GPU
+        there, wanted = dues.there.get(resource, 0), held.beside.cpu if resource == "cpu" else held.beside.memory
+        for line, kept in dues.kept.items():
+            unused = kept - dues.used.get(line, 0)
+            if line.resource == resource and line.queue not in path and unused > 0:
+                entry = tree.by_name[line.queue].host_quota_for(resource)
+                most, taken = there, sum(dues.used.get(HostLine(r.name, resource), 0) for r in tree.children[None])
+                numbers = (MilliGpu(round(amount / unit)) for amount in (most, taken + unused, wanted))
+                origin = entry.origin if entry else ""
+                kept_back = MilliGpu(round(unused / unit))
+                yield QuotaMax(line.queue, GpuType(""), *numbers, origin, kept_back=kept_back, resource=resource)
 
 
 def not_lent(queue: QueueName, charge: Charge, headroom: QuotaHeadroom) -> Iterator[QuotaMax]:

@@ -535,7 +535,7 @@ def _promised_before(snapshot: Snapshot) -> Iterator[tuple[QueueName, Charge]]:
 
 def _needed(this: RoundState, answer: StartDecision) -> tuple[NewNomination, ...]:
     """The promises without jobs that need not leave for them any more; below a max of CPU or memory all that leave are needed."""
-    if this.by_program or this.ground.shares.users.host_max:
+    if this.by_program or this.ground.shares.users.limits_host:
         return tuple(this.promises)
     left = this.soon.copy()
     for start in answer.starts:
@@ -569,12 +569,13 @@ def _charges(promises: Iterable[NewNomination]) -> Iterator[tuple[QueueName, Cha
 def _less_beside(shares: Shares, promises: Iterable[NewNomination]) -> Shares:
     """The shares without the CPU and memory that victims hold below a max of either."""
     caps = shares.users
-    if not caps.host_max:
+    if not caps.limits_host:
         return shares
     used = Counter(caps.used)
     for victim in (victim for promise in promises for victim in promise.victims):
         beside = sum_of(shape for _, shape in tasks_with_shapes(victim.holder.job))
-        for line, amount in caps.host_charges(victim.holder.job.spec.queue, beside):
+        job = victim.holder.job
+        for line, amount in caps.host_charges(job.spec.queue, job.user, beside):
             used[line] -= amount
     return replace(shares, users=replace(caps, used=used))
 

@@ -28,16 +28,19 @@ from solver.plan.reasons import (
 from solver.policy.policy import Policy
 from solver.policy.precedence import ordering_of
 from solver.policy.tree import QuotaLine
+from solver.preemption.host_claim import alone_among
 from solver.queueing.demand import StartCandidate
 from solver.queueing.entry import back_off_ends
 from solver.queueing.fallback import as_open_at, fallback_opens, types_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import QuotaHeadroom, Shares
+from solver.quota.host_dues import HostDues
+from solver.quota.host_guarantees import HeldAlone
 from solver.quota.host_shares import HostShares
 from solver.quota.options import Option
 from solver.quota.users import HostLine, UserLine, UserRoom, beside_least
 from solver.round.admission import Admission
-from solver.round.guarantees import entitled_first, fragmented, host_max, not_lent, with_share
+from solver.round.guarantees import entitled_first, fragmented, host_max, host_not_lent, not_lent, with_share
 from solver.round.shortage import Shortage
 
 AHEAD_NAMED_MAX = 3  # in an `outranked` reason; the rest are counted
@@ -62,6 +65,7 @@ class Waiting:
     _lines: Lines = field(init=False)
     _room: Shortage = field(init=False)
     _carried: HostShares = field(init=False)
+    _host: HostDues = field(init=False)
     _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _lacking: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
@@ -75,6 +79,7 @@ class Waiting:
         self._users = UserRoom(self.shares.users)
         self._lines, self._room = Lines(self.candidates), Shortage(self.after)
         self._carried = HostShares.of(self.after.nodes, self.policy.scheduling.host_share)
+        self._host = self.shares.host.after(alone_among(self.starts))
         for number, start in enumerate(self.starts):
             self._starts_of_queue[start.queue].add(number)
             for gpu_type in start.charge:
@@ -145,6 +150,8 @@ class Waiting:
         for line in self._headroom.blocking(job.spec.queue, option.charge):
             yield self._quota_max(line, option.charge[line.gpu_type])
         yield from not_lent(job.spec.queue, option.charge, self._headroom)
+        if not any(option.charge.values()):
+            yield from host_not_lent(self._host, HeldAlone(job.spec.queue, beside_least(job.spec)))
         for line_of_cap in self._users.blocking(job, option.charge):
             if isinstance(line_of_cap, HostLine):
                 yield self._host_max(line_of_cap, job)
@@ -206,7 +213,7 @@ class Waiting:
         return QuotaMax(line.queue, line.gpu_type, most, used, MilliGpu(wanted), origin, line.user)
 
     def _host_max(self, line: HostLine, job: Job) -> QuotaMax:
-        wanted = dict(self.shares.users.host_charges(job.spec.queue, beside_least(job.spec)))[line]
+        wanted = dict(self.shares.users.host_charges(job.spec.queue, job.user, beside_least(job.spec)))[line]
         return host_max(self.shares, line, self._users.used(line), wanted)
 
     def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:

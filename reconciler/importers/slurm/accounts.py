@@ -133,13 +133,15 @@ class AccountTree:
             self._account.settle(record, ASSOCIATION_RULES)
 
     def _per_user(self, name: str, queue: QueueDraft) -> bool:
-        """Whether every user of the account has the same limit on GPUs, which the queue then has."""
+        """Whether every user of the account has the same limits, which the queue then has."""
         said = {record.text("grptres") for record in self._users[name]}
         if len(said) != 1 or "" in said:
             return False
         found: Tres = tres_of(self._users[name][0], "grptres")
-        if found.host or found.others or not found.gpus or ("" in found.gpus and len(self._types) != 1):
+        if found.others or not (found.gpus or found.host) or ("" in found.gpus and len(self._types) != 1):
             return False
+        for resource, limit in found.host.items():
+            queue.quota_for(resource).per_user = limit
         for kind, amount in found.gpus.items():
             queue.quota_for(self._drawing.types.named(kind) if kind else self._types[0]).per_user = amount
         return True

@@ -16,7 +16,7 @@ from solver.checker.check import violations
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import Cpu, Instant, Memory
 from solver.model.shape import Shape
-from solver.model.snapshot import snapshot_of
+from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from solver.policy.host_share import CpuQuota, MemoryQuota
 from solver.policy.policy import Policy, Queue, SchedulingPolicy, policy_of
@@ -133,4 +133,71 @@ def problems(course: Course) -> Iterator[str]:
 @pytest.mark.parametrize("decide", [greedy, production])
 def test_each_queue_comes_to_hold_what_is_guaranteed_and_fair(decide: object, seeds: range) -> None:
     bad = {seed: found for seed in seeds if (found := [*problems(course_of(drawn(seed), decide))])}  # type: ignore[arg-type]
+    assert bad == {}
+
+
+def with_kept_back(seed: int) -> World:
+    """The same worlds, in which guarantees are lent in part, and single users are limited."""
+    world, random = drawn(seed), Random(seed)
+
+    def kept(queue: Queue) -> Queue:
+        guaranteed = guaranteed_jobs(world.policy, queue.name)
+        lent, most = random.randint(0, guaranteed), random.choice((None, None, 2, 3))
+        rows = (
+            CpuQuota(
+                Cpu(guaranteed * CORES * 1000),
+                lendable=Cpu(lent * CORES * 1000),
+                per_user=None if most is None else Cpu(most * CORES * 1000),
+            ),
+            MemoryQuota(Memory(guaranteed * CORES * GIB)),
+        )
+        return msgspec.structs.replace(queue, host_quota=rows)
+
+    jobs = [msgspec.structs.replace(job, user=random.choice(("ada", "bob"))) for job in world.snapshot.jobs]
+    policy = policy_of(tuple(map(kept, world.policy.queues)), (PLAIN,), world.policy.scheduling)
+    return World(snapshot_of(Instant(0), world.snapshot.nodes, jobs), policy)
+
+
+def unkept(course: Course) -> Iterator[str]:
+    """What is kept back and taken all the same, and users who hold more than they may and did not before."""
+    before, after = (_kept_sums(snapshot, course.world.policy) for snapshot in (course.world.snapshot, course.end))
+    if after[0] > max(8, before[0]):
+        yield f"{after[0]} jobs' cores are taken or kept back, of 8"
+    for (queue, user), held in after[1].items():
+        row = course.world.policy.queue(queue)
+        most = row.host_quota[0].per_user if row else None
+        if most is not None and held * CORES * 1000 > max(int(most), before[1][queue, user] * CORES * 1000):
+            yield f"{user} has {held} jobs in {queue}"
+
+
+def _kept_sums(snapshot: Snapshot, policy: Policy) -> tuple[float, Counter[tuple[str, str]]]:
+    """What roots weigh, in jobs; and what each user holds in each queue."""
+    held, users = Counter[str](), Counter[tuple[str, str]]()
+    for job in snapshot.jobs:
+        if job.placement:
+            held[str(job.spec.queue)] += 1
+            for queue in (str(job.spec.queue), "x" if job.spec.queue in "ab" else "y"):
+                users[queue, job.user] += 1
+
+    def kept(name: str) -> float:
+        found = policy.queue(name)
+        row = found.host_quota[0] if found else CpuQuota()
+        return (int(row.guaranteed or 0) - int(row.lendable or 0)) / (CORES * 1000)
+
+    roots = (max(sum(max(held[name], kept(name)) for name in BELOW[root]), kept(root)) for root in "xy")
+    return sum(roots), users
+
+
+@pytest.mark.parametrize("seeds", parted(FEW, WORLDS))
+@pytest.mark.parametrize("decide", [greedy, production])
+def test_what_is_not_lent_stays_free_and_users_keep_to_their_limits(decide: object, seeds: range) -> None:
+    bad = {}
+    for seed in seeds:
+        course = course_of(with_kept_back(seed), decide)  # type: ignore[arg-type]
+        found = [str(one) for held in course.rounds for one in violations(held.snapshot, held.policy, held.plan)]
+        left = [step.job for held in course.rounds for step in held.evictions]
+        found += [f"{name} leaves twice" for name in set(left) if left.count(name) > 1]
+        found += [*unkept(course), *([] if course.rests else ["does not come to rest"])]
+        if found:
+            bad[seed] = found
     assert bad == {}
