@@ -145,11 +145,16 @@ def _note(drawing: Drawing, record: SourceRecord, at: Path, target: str) -> None
         )
         account.unsaid("changed" if host else "carried", record, at, "0", f"{target} max", note)
         return
-    if quantity(record, (*at, "quota")) < 0:
+    quota = quantity(record, (*at, "quota"))
+    if quota < 0:
         note = "without end there; here a weighted share of what the parent has, which is all of it for an only child"
+        if host:
+            note = "without end there; here jobs without GPUs have their fair share, and GPUs bring what is beside them"
         account.changed(record, (*at, "quota"), f"{target}: guaranteed left out", note)
-    of_host = "it is guaranteed to jobs without GPUs; GPUs bring the CPU and memory beside them" if host else ""
-    account.note("changed" if host else "carried", record, (*at, "quota"), f"{target}: guaranteed", of_host)
+    # Where nothing is guaranteed, nothing is lost.
+    is_changed = host and quota > 0
+    of_host = "it is guaranteed to jobs without GPUs; GPUs bring the CPU and memory beside them" if is_changed else ""
+    account.note("changed" if is_changed else "carried", record, (*at, "quota"), f"{target}: guaranteed", of_host)
     if record.has(*at, "limit"):
         account.carried(record, (*at, "limit"), f"{target}: max")
     else:

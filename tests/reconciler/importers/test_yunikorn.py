@@ -42,7 +42,7 @@ def test_a_leaf_that_is_guaranteed_nothing_says_so_and_a_parent_has_the_sum() ->
     assert quota(found, "search") == {
         "H100": {"guaranteed": 8, "max": 16, "perUser": 4},
         "cpu": {"guaranteed": "40500m"},
-        "memory": {"guaranteed": "400Gi"},
+        "memory": {"guaranteed": "400Gi", "perUser": 10**9},
     }
 
 
