@@ -167,7 +167,8 @@ class _Evictions:
 
     def _could_stay(self, leaves: _Part) -> bool:
         """Whether no limit on its path, nor what others do not lend, might make it leave."""
-        if leaves.gpu_type in self.case.lookup.lent_in_part:
+        lookup = self.case.lookup
+        if leaves.gpu_type in lookup.lent_in_part or lookup.limits_host(leaves.job.spec.queue):
             return False
         for queue in self.case.lookup.path(leaves.job.spec.queue):
             entry, held = queue.quota_for(leaves.gpu_type), self.state.used[QuotaLine(queue.name, leaves.gpu_type)]

@@ -83,6 +83,11 @@ class PolicyIndex:
             found = self._lines[name, gpu_type] = tuple(QuotaLine(queue.name, gpu_type) for queue in self.path(name))
         return found
 
+    def limits_host(self, name: str) -> bool:
+        """Whether a queue, or one above it, limits CPU or memory: whether a job keeps to that takes sums of both to say."""
+        entries = (entry for queue in self.path(name) for entry in queue.host_quota)
+        return any(entry.max is not None or entry.per_user is not None for entry in entries)
+
     def shares_from(self, name: str, gpu_type: GpuType) -> QueueName | None:
         """The highest queue above one that shares its guarantee of a type with all below it."""
         for queue in reversed(self.path(name)[1:]):

@@ -182,6 +182,8 @@ class _Shortfalls:
                 yield asked
 
     def _is_below_limits(self, asked: _Asked) -> bool:
+        if self.case.lookup.limits_host(asked.queue):
+            return False
         for queue in self.case.lookup.path(asked.queue):
             entry = queue.quota_for(asked.gpu_type)
             held = self.state.used[QuotaLine(queue.name, asked.gpu_type)]

@@ -168,6 +168,8 @@ class _Evictions:
 
     def _is_below_limits(self, job: Job, tasks: Sequence[TaskPlacement]) -> bool:
         """Whether no limit on its path, nor what others do not lend, might make it leave."""
+        if self.case.lookup.limits_host(job.spec.queue):
+            return False
         for gpu_type, milli in self.case.ground.charge(tasks).items():
             if gpu_type in self.case.lookup.lent_in_part:
                 return False

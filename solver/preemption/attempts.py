@@ -6,8 +6,11 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
+from solver.model.arrays import Mask
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.pledges import NOTHING, Pledged
 from solver.placement.placement import PlacedGang, place
@@ -17,6 +20,7 @@ from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.givers import charges_of
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.queueing.strict_queues import Lines
+from solver.quota.allocation_table import Charges
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import QuotaHeadroom
 from solver.quota.host_shares import sum_of, tasks_with_shapes
@@ -57,7 +61,7 @@ class Attempts:
     def attempt(self, request: PlacementRequest, victims: Collection[Victim]) -> PreemptionResult | None:
         """The preemptor served once these have left; None where it is not inside its share then, or finds no place."""
         victims, room = self.evictable.rules.with_all_parts(tuple(victims)), self.soon
-        if not self.may(request, charges_of(victims), self.beside_of([victim.holder for victim in victims])):
+        if not self.may_after(request, victims):
             return None
         draining = room.partitions.draining(self.room.partitions) if request.drains else None
         with room.trying() as before:
@@ -122,6 +126,18 @@ class Attempts:
     def may(self, request: PlacementRequest, leaving: Leaving, beside: Mapping[HostLine, int] | None = None) -> bool:
         """Whether the preemptor would be inside its share, and below all limits, once this is charged less."""
         return self.lies_inside(request, leaving) and self.is_below_limits(request, leaving, beside)
+
+    def may_without(self, request: PlacementRequest, gone: Mask) -> bool:
+        """The same once some holders have left, by number: what they hold of CPU and memory counts where that keeps it out."""
+        allocations, beside = self.evictable.allocations, None
+        job, charge = request.candidate.job, request.option.charge
+        if self.users.caps.limits_host and self.users.blocking(job, charge):
+            beside = self.beside_of([allocations.holders[number] for number in np.flatnonzero(gone).tolist()])
+        return self.may(request, Charges(allocations, gone), beside)
+
+    def may_after(self, request: PlacementRequest, victims: Collection[Victim]) -> bool:
+        """The same of victims."""
+        return self.may(request, charges_of(victims), self.beside_of([victim.holder for victim in victims]))
 
     def is_below_limits(
         self, request: PlacementRequest, leaving: Leaving, beside: Mapping[HostLine, int] | None = None

@@ -350,7 +350,7 @@ class Preemptor:
         return [
             request
             for request in inside
-            if any(self.attempts.may(request, side.charges) for side in self._sides(preemptor, tier))
+            if any(self.attempts.may_without(request, side.leaving) for side in self._sides(preemptor, tier))
         ]
 
     def _by_evicting(

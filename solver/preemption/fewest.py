@@ -18,9 +18,10 @@ from solver.placement.placement import ONE_GPU
 from solver.policy.harm import MEANS
 from solver.preemption.attempts import Attempts
 from solver.preemption.counting import Counting, can_count, could_fit, says_it_all
-from solver.preemption.givers import VictimSet, charges_of
+from solver.preemption.givers import VictimSet
 from solver.preemption.trial import PlacementRequest, PreemptionResult
 from solver.quota.allocation_table import RemovedHolders
+from solver.quota.users import beside_least
 from solver.quota.victims import Victim, gangs_first
 
 ALL_SPARED_MAX = 64
@@ -36,7 +37,7 @@ class Fewest:
     def find(self, request: PlacementRequest, side: VictimSet) -> PreemptionResult | None:
         """The preemptor with its victims, of those on this side; None where all of them do not suffice."""
         attempts, evictable = self.attempts, self.attempts.evictable
-        if self._lacks_gpus(request, side) or not attempts.may(request, side.charges):
+        if self._lacks_gpus(request, side) or not attempts.may_without(request, side.leaving):
             return None
         useful = evictable.allocations.with_any(request.option.charge)
         places = side.places[useful[evictable.holders_of(side.places)]]
@@ -120,7 +121,7 @@ class Fewest:
         allocations = self.attempts.evictable.allocations
 
         def allowed(count: int) -> bool:
-            return self.attempts.may(request, RemovedHolders(allocations, holders[:count]).charges)
+            return self.attempts.may_without(request, RemovedHolders(allocations, holders[:count]).gone)
 
         if self.attempts.may(request, {}):
             return 0
@@ -134,7 +135,7 @@ class Fewest:
         needed, leaving = set[int](), RemovedHolders(self.attempts.evictable.allocations, holders[:allowed])
         for number in holders[:allowed][::-1].tolist():
             leaving.come_back(number)
-            if not self.attempts.may(request, leaving.charges):
+            if not self.attempts.may_without(request, leaving.gone):
                 leaving.leave_again(number)
                 needed.add(number)
         return needed
@@ -155,7 +156,7 @@ class Fewest:
             if not bears[number] and not counting.helps(number):
                 continue
             counting.change(leaving.come_back(number), -1)
-            if not counting.fits or (bears[number] and not attempts.may(request, leaving.charges)):
+            if not counting.fits or (bears[number] and not attempts.may_without(request, leaving.gone)):
                 counting.change(leaving.leave_again(number), 1)
                 needed.add(number)
         return needed
@@ -183,6 +184,9 @@ class Fewest:
             for line in shares.tree.lines(queue, gpu_type):
                 if line in shares.max:
                     bears[allocations.below[line.queue]] |= allocations.has[allocations.below[line.queue], number]
+        job = request.candidate.job
+        for line, _ in self.attempts.users.caps.host_charges(queue, job.user, beside_least(job.spec)):
+            bears[allocations.below[line.queue]] = True
         return bears
 
     def _shortest(
@@ -219,14 +223,14 @@ class Fewest:
         ]
         for kept in (list(compress(found.victims, is_near)), list(compress(found.victims, of_use))):
             victims = attempts.evictable.rules.with_all_parts(kept)
-            if attempts.may(found.request, charges_of(victims)):
+            if attempts.may_after(found.request, victims):
                 found = replace(found, victims=victims)
                 break
         for victim in gangs_first(found.victims):
             if found.uses_nodes_of(victim):
                 continue
             others = attempts.evictable.rules.with_all_parts([other for other in found.victims if other is not victim])
-            if attempts.may(found.request, charges_of(others)):
+            if attempts.may_after(found.request, others):
                 found = replace(found, victims=others)
         return found
 

@@ -143,7 +143,10 @@ def with_host_quota(seed: int) -> World:
 
     def row() -> CpuQuota:
         guaranteed = Cpu(1000 * random.choice((0, 24, 48, 96))) if random.random() < 0.7 else None
-        return CpuQuota(guaranteed, Cpu(1000 * random.choice((24, 60, 96, 150))) if random.random() < 0.6 else None)
+        most = Cpu(1000 * random.choice((24, 60, 96, 150))) if random.random() < 0.6 else None
+        return CpuQuota(
+            guaranteed, most, per_user=Cpu(1000 * random.choice((60, 96, 200))) if random.random() < 0.3 else None
+        )
 
     queues = tuple(msgspec.structs.replace(queue, host_quota=(row(),)) for queue in world.policy.queues)
     return World(world.snapshot, policy_of(queues, world.policy.priority_classes, world.policy.scheduling))
@@ -157,8 +160,10 @@ def above_max(course: Course) -> Iterator[str]:
             sum(cores_of(job) * len(job.placement) for job in snapshot.jobs if job.spec.queue == queue.name)
             for snapshot in (course.world.snapshot, course.end)
         )
-        if row.max is not None and after > max(before, int(row.max) // 1000):
-            yield f"{queue.name} holds {after} cores of {row.max}"
+        # All jobs are those of one user.
+        for most in (row.max, row.per_user):
+            if most is not None and after > max(before, int(most) // 1000):
+                yield f"{queue.name} holds {after} cores of {most}"
 
 
 @pytest.mark.parametrize("seeds", parted(FEW, WORLDS))
