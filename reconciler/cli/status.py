@@ -83,7 +83,7 @@ def _kind(kind: FollowedKind) -> tuple[str, ...]:
 
 
 def _limit(broken: BrokenLimit) -> tuple[str, ...]:
-    figures = broken.queue, broken.gpu_type, str(broken.held), str(broken.max)
+    figures = broken.queue, broken.what, str(broken.held), str(broken.max)
     if broken.deadline is None:
         return *figures, "", "none"
     return *figures, local(broken.deadline), short_list(broken.jobs) or f"none (evict: {broken.evict})"

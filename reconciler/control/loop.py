@@ -162,8 +162,8 @@ def _with_clocks(site: Site[LookT], snapshot: Snapshot, policy: Policy, commit: 
         return snapshot
     site.keep_clocks(clocks)
     for clock in sorted(set(clocks) - set(before), key=lambda clock: clock.queue):
-        limit = f"holds more than its max of {clock.limit} {clock.gpu_type} since {clock.commit[:12]}"
+        limit = f"holds more than its max of {clock.told} since {clock.commit[:12]}"
         site.note("limit-broken", clock.queue, f"{limit}; it is to be kept by {clock.deadline}")
     for clock in sorted(set(before) - set(clocks), key=lambda clock: clock.queue):
-        site.note("limit-kept", clock.queue, f"no job need leave for the max of {clock.limit} {clock.gpu_type}")
+        site.note("limit-kept", clock.queue, f"no job need leave for the max of {clock.told}")
     return msgspec.structs.replace(snapshot, in_flight=msgspec.structs.replace(snapshot.in_flight, convergence=clocks))

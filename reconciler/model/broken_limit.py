@@ -7,11 +7,13 @@ from solver.model.document import Document
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName, QueueName
 from solver.policy.harm import Evictable
+from solver.policy.host_share import Resource
 
 
 class BrokenLimit(Document, frozen=True, omit_defaults=False):
-    """A `max` of a queue, below what it holds. `deadline`: when `evict` of its convergence begins to count; null: it evicts none.
+    """A `max` of a queue, below what it holds; with a `resource` the numbers are cores, or GiB, and there is no type.
 
+    `deadline`: when `evict` of its convergence begins to count; null: it evicts none.
     `jobs`: evicted in the first round from then on, if all that run now still do.
     """
 
@@ -22,3 +24,9 @@ class BrokenLimit(Document, frozen=True, omit_defaults=False):
     evict: Evictable
     deadline: Instant | None = None
     jobs: tuple[JobName, ...] = ()
+    resource: Resource | None = None
+
+    @property
+    def what(self) -> str:
+        """What there is too much of."""
+        return self.gpu_type if self.resource is None else {"cpu": "cores", "memory": "GiB"}[self.resource]

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from solver.checker.case import JudgedPlan
 from solver.checker.dues import charged_to
+from solver.checker.host_fair import beside_of
 from solver.checker.protection import too_soon
 from solver.checker.reservation_documents import called_back
 from solver.model.cluster import DeviceId, GpuType
@@ -88,8 +89,10 @@ class _Departures:
             if not any(self._may_leave(job, clock) for clock in clocks):
                 yield Violation("S4", job.name, "leaves for a limit that may not make it leave")
             # It is one too many where without it every limit that it counts for would be kept as well.
-            elif all(self._held(clock) + self._of_type(job, clock.gpu_type) <= clock.limit for clock in clocks):
+            elif all(self._held(clock) + self._amount(job, clock) <= clock.most for clock in clocks):
                 yield Violation("S8", job.name, "leaves for limits that are kept without it")
+            elif self._has_gpus(job) and all(self._heals_without_gpus(clock) for clock in clocks):
+                yield Violation("S8", job.name, "leaves with its GPUs where work without would do")
         elif step.means == "return":
             yield from self._given_back(job)
         else:
@@ -162,12 +165,12 @@ class _Departures:
             if job.name not in leaving and self._drains(job) and not self._shrinks(job):
                 yield Violation("S8", job.name, "runs on in a queue that drains")
         for clock in self._overdue:
-            if self._held(clock) > clock.limit:
+            if self._held(clock) > clock.most:
                 below = self._live_below.get(clock.queue, ())
                 could = (job for job in below if job.name not in leaving and self._may_leave(job, clock))
                 first = next((job for job in could if not self._shrinks(job)), None)
                 if first is not None:
-                    problem = f"holds more than {clock.limit} {clock.gpu_type}, and {first.name} could leave"
+                    problem = f"holds more than {clock.told}, and {first.name} could leave"
                     yield Violation("S3", clock.queue, problem)
 
     def _shrinks(self, job: Job) -> bool:
@@ -192,7 +195,7 @@ class _Departures:
         return [clock for clock in clocks if clock.deadline <= self.case.snapshot.time]
 
     def _counts(self, job: Job, clock: ConvergenceClock) -> bool:
-        return clock.queue in self.case.lookup.on_path(job.spec.queue) and self._of_type(job, clock.gpu_type) > 0
+        return clock.queue in self.case.lookup.on_path(job.spec.queue) and self._amount(job, clock) > 0
 
     def _may_leave(self, job: Job, clock: ConvergenceClock) -> bool:
         """As the nearest queue above the limit says; what is not preemptible may where it borrows, which is not judged here."""
@@ -225,8 +228,42 @@ class _Departures:
 
         return self.case.lookup.added_up(charges())
 
+    @cached_property
+    def _staying_beside(self) -> Counter[tuple[str, str]]:
+        """The same of CPU and memory."""
+        gone = {i.job for i in self.case.intents if i.kind == "stop" and i.evicts} | self.steps.keys()
+        gone |= {name for name in self.case.parted.along if owner_of(name) in self.steps}
+        found = Counter[tuple[str, str]]()
+        for name, job in self.case.parted.jobs.items():
+            goes_on = job.phase != "pending" and name not in gone
+            cpu, memory = beside_of(job, job.placement if goes_on else self.case.promised.get(name, ()))
+            for queue in self.case.lookup.path(job.spec.queue):
+                found[queue.name, "cpu"] += cpu
+                found[queue.name, "memory"] += memory
+        return found
+
     def _held(self, clock: ConvergenceClock) -> int:
+        if clock.resource is not None:
+            return self._staying_beside[clock.queue, clock.resource]
         return self._staying[QuotaLine(clock.queue, clock.gpu_type)]
 
-    def _of_type(self, job: Job, gpu_type: GpuType) -> int:
-        return self.case.ground.charge(job.placement).get(gpu_type, 0)
+    def _amount(self, job: Job, clock: ConvergenceClock) -> int:
+        """What a job holds of what a clock is about."""
+        if clock.resource is None:
+            return self.case.ground.charge(job.placement).get(clock.gpu_type, 0)
+        return beside_of(job, job.placement)[0 if clock.resource == "cpu" else 1]
+
+    def _has_gpus(self, job: Job) -> bool:
+        return any(self.case.ground.charge(job.placement).values())
+
+    def _heals_without_gpus(self, clock: ConvergenceClock) -> bool:
+        """Whether a limit of CPU or memory would be kept if all work without GPUs left that may."""
+        if clock.resource is None:
+            return False
+        # Of these some leave already, and are not among what stays.
+        below = self._live_below.get(clock.queue, ())
+        alone = [job for job in below if self._may_leave(job, clock) and not self._has_gpus(job)]
+        with_gpus = [job for job in below if job.name in self.steps and self._has_gpus(job)]
+        staying = sum(self._amount(job, clock) for job in alone if job.name not in self.steps)
+        back = sum(self._amount(job, clock) for job in with_gpus)
+        return self._held(clock) + back - staying <= clock.most

@@ -10,7 +10,7 @@ from typing import Literal
 
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.document import Document
-from solver.model.quantities import Duration, Instant, MilliGpu
+from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName, TaskPlacement
 
 IntentKind = Literal["start", "stop", "nominate", "shrink", "grow"]
@@ -161,14 +161,34 @@ class Counter(Document, frozen=True):
     count: int
 
 
+HostResource = Literal["cpu", "memory"]
+
+
 class ConvergenceClock(Document, frozen=True):
-    """When a `max` that commit `commit` set below what was held must be kept, as far as jobs may be made to leave for it."""
+    """When a `max` that commit `commit` set below what was held must be kept, as far as jobs may be made to leave for it.
+
+    With a `resource` it is one of CPU, in milli-cores, or of memory, in bytes: `amount`; then there is no type, and `limit` is 0.
+    """
 
     commit: str
     queue: QueueName
     gpu_type: GpuType
     limit: MilliGpu
     deadline: Instant
+    resource: HostResource | None = None
+    amount: int = 0
+
+    @property
+    def most(self) -> int:
+        """What may be held: milli-GPU, milli-cores or bytes."""
+        return int(self.limit) if self.resource is None else self.amount
+
+    @property
+    def told(self) -> str:
+        """The same, as it is written, and of what."""
+        if self.resource is None:
+            return f"{self.limit} {self.gpu_type}"
+        return f"{Cpu(self.amount)} cores" if self.resource == "cpu" else f"{Memory(self.amount)} of memory"
 
 
 class InFlight(Document, frozen=True):

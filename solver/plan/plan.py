@@ -264,7 +264,8 @@ class Departs(Document, frozen=True, tag_field="verdict", tag="departs"):
             "drain": f"queue {self.at} drains (stopPolicy: HoldAndDrain)",
             "converge": f"queue {self.at} holds more than its max, which was to be kept by now",
         }[self.rule]
-        return f"gives up {part_of(self.gpus, self.keeps)}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
+        given = part_of(self.gpus, self.keeps) if self.gpus or self.keeps else "its CPU and memory"
+        return f"gives up {given}: {why}; {self.lost_gpu_s / 3600:.1f} GPU-hours are lost"
 
 
 class Waits(Document, frozen=True, tag_field="verdict", tag="waits"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from solver.model.cluster import GpuType
 from solver.model.inflight import ConvergenceClock, Reservation, declared_name
 from solver.model.parts import owner_of, place_in_gang
 from solver.model.quantities import MilliGpu
@@ -21,7 +22,9 @@ from solver.preemption.eviction_rules import EvictionRules
 from solver.queueing.entry import draining
 from solver.queueing.loans import ends_by, loans_in
 from solver.quota.entitlement import Shares, shares_of
-from solver.quota.victims import STANDINGS, Holder, gangs_first, holders_of, protected
+from solver.quota.host_shares import sum_of, tasks_with_shapes
+from solver.quota.users import HostLine
+from solver.quota.victims import STANDINGS, Holder, gangs_first, holders_of, protected, unsaved_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +131,10 @@ def _converging(
     overdue = [clock for clock in snapshot.in_flight.convergence if clock.deadline <= snapshot.time]
     chosen: dict[JobName, RuleEviction] = {}
 
+    before = [holder for holder in rules.holders if holder.job.name in leaving]
+
     def excess(clock: ConvergenceClock, without: Iterable[RuleEviction]) -> int:
-        left = shares.without([(known.holder.job.spec.queue, known.holder.charge) for known in without])
-        return left.used.get(QuotaLine(clock.queue, clock.gpu_type), 0) - clock.limit
+        return _excess(clock, shares, [known.holder for known in without], before)
 
     for clock in overdue:
         for holder in _in_order_of_harm(clock, policy, rules):
@@ -146,28 +150,53 @@ def _converging(
         if known.is_part and owner_of(known.name) in chosen:
             continue  # it leaves with its gang
         others = [other for other in chosen.values() if other is not known]
-        mine = [clock for clock in overdue if known.holder.charge.get(clock.gpu_type) and known.queue == clock.queue]
+        mine = [clock for clock in overdue if _held_of(known.holder, clock) and known.queue == clock.queue]
         if all(clock in helped for clock in mine) and all(excess(clock, others) <= 0 for clock in helped):
             del chosen[known.name]
     return list(chosen.values())
 
 
+def _excess(clock: ConvergenceClock, shares: Shares, gone: Sequence[Holder], before: Sequence[Holder]) -> int:
+    """By how much its limit is broken once these have left. `before`: what leaves by other rules, which `shares` are without."""
+    if clock.resource is None:
+        left = shares.without([(holder.job.spec.queue, holder.charge) for holder in gone])
+        return left.used.get(QuotaLine(clock.queue, clock.gpu_type), 0) - clock.limit
+    below = (holder for holder in (*gone, *before) if clock.queue in shares.tree.path(holder.job.spec.queue))
+    used = shares.users.used.get(HostLine(clock.queue, clock.resource), 0)
+    return used - sum(_held_of(holder, clock) for holder in below) - clock.most
+
+
 def _in_order_of_harm(clock: ConvergenceClock, policy: Policy, rules: EvictionRules) -> list[Holder]:
-    """Who may be made to leave for a clock: borrowed work first, then by base priority, then by what is lost."""
+    """Who may be made to leave for a clock: borrowed work first, then by base priority, then by what is lost.
+
+    For a max of CPU or memory all work without GPUs comes before any that has some.
+    """
     evict = convergence_of(policy, rules.tree, clock.queue).evict
     found = []
     for holder in rules.holders:
         path = rules.tree.path(holder.job.spec.queue)
-        if clock.queue not in path or not holder.charge.get(clock.gpu_type) or holder.job.leaves == "not":
+        if clock.queue not in path or not _held_of(holder, clock) or holder.job.leaves == "not":
             continue
         standing = rules.standing_on(holder, path[: path.index(clock.queue) + 1])
         may_leave = holder.priority_class.preemptible or (holder.priority_class.may_borrow and standing == "borrowed")
         if evict == "all" or (evict == "preemptible" and may_leave):
             rank = rules.ranks[holder.job.spec.queue, holder.base_priority]
             last_first = -place_in_gang(holder.job.name)
-            key = (STANDINGS.index(standing), rank, rules.lost_gpu_s(holder), holder.gpus, last_first, holder.job.name)
+            beside = _held_of(holder, clock) if clock.resource else 0
+            has_gpus = bool(clock.resource and holder.gpus)
+            lost = (rules.lost_gpu_s(holder), unsaved_ms(holder.job, rules.now) if clock.resource else 0)
+            size = (holder.gpus, beside, last_first, holder.job.name)
+            key = (has_gpus, STANDINGS.index(standing), rank, *lost, *size)
             found.append((key, holder))
     return [holder for _, holder in sorted(found, key=lambda known: known[0])]
+
+
+def _held_of(holder: Holder, clock: ConvergenceClock) -> int:
+    """What a holder has of what a clock is about, whatever its queue."""
+    if clock.resource is None:
+        return holder.charge.get(clock.gpu_type, 0)
+    beside = sum_of(shape for _, shape in tasks_with_shapes(holder.job))
+    return beside.cpu if clock.resource == "cpu" else beside.memory
 
 
 def convergence_of(policy: Policy, tree: QueueTree, queue: QueueName) -> Convergence:
@@ -188,19 +217,29 @@ def clocks_of(snapshot: Snapshot, policy: Policy, commit: str) -> tuple[Converge
     for line, queue_max in sorted(shares.max.items()):
         convergence = convergence_of(policy, tree, line.queue)
         if shares.used.get(line, 0) > queue_max and convergence.evict != "none":
-            known = [c for c in snapshot.in_flight.convergence if (c.queue, c.gpu_type) == (line.queue, line.gpu_type)]
+            lines = [c for c in snapshot.in_flight.convergence if c.resource is None]
+            known = [c for c in lines if (c.queue, c.gpu_type) == (line.queue, line.gpu_type)]
             fresh = ConvergenceClock(
                 commit, line.queue, line.gpu_type, MilliGpu(queue_max), snapshot.time.after(convergence.within)
             )
-            running += _still_running([*known, fresh], queue_max, shares.used[line])
+            running += _still_running([*known, fresh], shares.used[line])
+    for host, most in sorted(shares.users.host_max.items()):
+        convergence, used = convergence_of(policy, tree, host.queue), shares.users.used.get(host, 0)
+        if used > most and convergence.evict != "none":
+            lines = snapshot.in_flight.convergence
+            known = [c for c in lines if (c.queue, c.resource) == (host.queue, host.resource)]
+            until = snapshot.time.after(convergence.within)
+            fresh = ConvergenceClock(commit, host.queue, GpuType(""), MilliGpu(0), until, host.resource, most)
+            running += _still_running([*known, fresh], used)
     return tuple(sorted(running, key=msgspec.structs.astuple))
 
 
-def _still_running(clocks: Iterable[ConvergenceClock], limit: int, used: int) -> Iterator[ConvergenceClock]:
-    """Of every limit still broken the clock that ends first; no clock asks for more than the limit as it is now."""
+def _still_running(clocks: Sequence[ConvergenceClock], used: int) -> Iterator[ConvergenceClock]:
+    """Of every limit still broken the clock that ends first; no clock asks for more than the limit as it is now, the last one's."""
     first: dict[int, ConvergenceClock] = {}
     for clock in sorted(clocks, key=lambda clock: clock.deadline):
-        asks = max(clock.limit, limit)
+        asks = max(clock.most, clocks[-1].most)
         if used > asks:
-            first.setdefault(asks, msgspec.structs.replace(clock, limit=MilliGpu(asks)))
+            said = {"limit": MilliGpu(asks)} if clock.resource is None else {"amount": asks}
+            first.setdefault(asks, msgspec.structs.replace(clock, **said))
     yield from first.values()

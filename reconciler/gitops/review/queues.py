@@ -80,7 +80,11 @@ def _host_entitlements(side: Played) -> dict[HostLine, HostEntitlement]:
 
 def converging_limits(head: Played) -> Iterator[Converging]:
     """The limits of the head that are below what their queues hold."""
-    deadlines = {QuotaLine(clock.queue, clock.gpu_type): clock.deadline for clock in reversed(head.ahead.clocks)}
+    deadlines = {
+        QuotaLine(clock.queue, clock.gpu_type): clock.deadline
+        for clock in reversed(head.ahead.clocks)
+        if clock.resource is None
+    }
     for line, over in sorted(head.ahead.over.items()):
         yield Converging(
             line.queue,
