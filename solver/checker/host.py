@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from solver.checker.case import JudgedPlan
-from solver.checker.host_fair import HostFairness, Loss, loss_of
+from solver.checker.host_fair import HostFairness, HostLoss, loss_of
 from solver.model.cluster import Node, NodeName
 from solver.model.parts import owner_of
 from solver.model.shape import Shape
@@ -85,9 +85,9 @@ class HostClaims:
                 if any(more > max(0, left) for more, left in zip(beyond[node], free, strict=True)):
                     yield Violation("S4", name, f"takes more of {node} from jobs without GPUs than its GPUs carry")
 
-    def _for_fair_shares(self, steps: Mapping[JobName, Evict | Shrink]) -> Mapping[JobName, list[Loss]]:
+    def _for_fair_shares(self, steps: Mapping[JobName, Evict | Shrink]) -> Mapping[JobName, list[HostLoss]]:
         """What leaves of other queues for jobs without GPUs beyond their guarantees."""
-        found = defaultdict[JobName, list[Loss]](list)
+        found = defaultdict[JobName, list[HostLoss]](list)
         for name, step in steps.items():
             to = self.case.jobs.get(step.beneficiary) if step.beneficiary else None
             if to is None or to.name in self.inside or self._has_gpus(self.promised(to.name)):

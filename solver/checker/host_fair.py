@@ -27,7 +27,7 @@ UNIT = 1000
 """What is given out is a multiple of this: a core, or 1,000 bytes."""
 
 
-class Loss(NamedTuple):
+class HostLoss(NamedTuple):
     """What leaves for a job, of another queue, and can't be divided."""
 
     name: JobName
@@ -53,7 +53,7 @@ class HostFairness:
         mode = next((known for known in said if known), self.case.policy.scheduling.reclaim)
         return self.divides and mode != "guaranteed"
 
-    def findings(self, losses: Mapping[JobName, Sequence[Loss]]) -> Iterator[Violation]:
+    def findings(self, losses: Mapping[JobName, Sequence[HostLoss]]) -> Iterator[Violation]:
         """Every promise in the order of the plan. `losses`: what leaves for whom that is not inside its guarantee."""
         used = Counter(self._used)
         if any(entry.lendable is not None for queue in self.case.policy.queues for entry in queue.host_quota):
@@ -73,7 +73,7 @@ class HostFairness:
                     used[line] += sign * amount
 
     def _judge(
-        self, job: Job, gain: tuple[int, int], losses: Sequence[Loss], used: Mapping[Line, int]
+        self, job: Job, gain: tuple[int, int], losses: Sequence[HostLoss], used: Mapping[Line, int]
     ) -> Iterator[Violation]:
         mine, names = job.spec.queue, ", ".join(sorted({loss.name for loss in losses}))
         for loss in losses:
@@ -92,7 +92,7 @@ class HostFairness:
         yield from self._from_above_alone(job, losses, used)
         yield from self._fairer(job, gain, losses, used)
 
-    def _from_above_alone(self, job: Job, losses: Sequence[Loss], used: Mapping[Line, int]) -> Iterator[Violation]:
+    def _from_above_alone(self, job: Job, losses: Sequence[HostLoss], used: Mapping[Line, int]) -> Iterator[Violation]:
         path, lost, largest = self.case.lookup.on_path(job.spec.queue), Counter[Line](), Counter[Line]()
         for loss in losses:
             for line, amount in self._on_path(loss.queue, loss.beside):
@@ -107,7 +107,7 @@ class HostFairness:
                 yield Violation("S12", job.name, told)
 
     def _fairer(
-        self, job: Job, gain: tuple[int, int], losses: Sequence[Loss], used: Mapping[Line, int]
+        self, job: Job, gain: tuple[int, int], losses: Sequence[HostLoss], used: Mapping[Line, int]
     ) -> Iterator[Violation]:
         """At each level some of what is short changes hands, and the least served have more by it."""
         changes = defaultdict[tuple[QueueName | None, int], Counter[QueueName]](Counter)
@@ -272,9 +272,9 @@ class HostFairness:
         return any(self.case.ground.charge(tasks).values())
 
 
-def loss_of(part: Job) -> Loss:
+def loss_of(part: Job) -> HostLoss:
     """What a job, or a part of one, gives up."""
-    return Loss(part.name, part.spec.queue, beside_of(part, part.placement))
+    return HostLoss(part.name, part.spec.queue, beside_of(part, part.placement))
 
 
 def beside_of(job: Job, tasks: Iterable[TaskPlacement]) -> tuple[int, int]:

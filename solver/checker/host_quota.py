@@ -48,7 +48,7 @@ def host_lending_violations(case: JudgedPlan) -> Iterator[Violation]:
     A queue weighs what its jobs without GPUs hold, and those below it weigh, but no less than it keeps back; all roots together no
     more than jobs with GPUs leave.
     """
-    kept = {
+    kept: dict[tuple[str, int], int] = {
         (queue.name, place): int(entry.guaranteed) - int(entry.lendable)
         for queue in case.policy.queues
         for place, entry in ((n, queue.host_quota_for("memory" if n else "cpu")) for n in (0, 1))

@@ -226,8 +226,7 @@ def clocks_of(snapshot: Snapshot, policy: Policy, commit: str) -> tuple[Converge
     for host, most in sorted(shares.users.host_max.items()):
         convergence, used = convergence_of(policy, tree, host.queue), shares.users.used.get(host, 0)
         if used > most and convergence.evict != "none":
-            lines = snapshot.in_flight.convergence
-            known = [c for c in lines if (c.queue, c.resource) == (host.queue, host.resource)]
+            known = [c for c in snapshot.in_flight.convergence if (c.queue, c.resource) == (host.queue, host.resource)]
             until = snapshot.time.after(convergence.within)
             fresh = ConvergenceClock(commit, host.queue, GpuType(""), MilliGpu(0), until, host.resource, most)
             running += _still_running([*known, fresh], used)

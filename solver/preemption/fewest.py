@@ -185,8 +185,8 @@ class Fewest:
                 if line in shares.max:
                     bears[allocations.below[line.queue]] |= allocations.has[allocations.below[line.queue], number]
         job = request.candidate.job
-        for line, _ in self.attempts.users.caps.host_charges(queue, job.user, beside_least(job.spec)):
-            bears[allocations.below[line.queue]] = True
+        for host_line, _ in self.attempts.users.caps.host_charges(queue, job.user, beside_least(job.spec)):
+            bears[allocations.below[host_line.queue]] = True
         return bears
 
     def _shortest(

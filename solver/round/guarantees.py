@@ -92,7 +92,8 @@ def host_not_lent(dues: HostDues, held: HeldAlone) -> Iterator[QuotaMax]:
             if line.resource == resource and line.queue not in path and unused > 0:
                 entry = tree.by_name[line.queue].host_quota_for(resource)
                 most, taken = there, sum(dues.used.get(HostLine(r.name, resource), 0) for r in tree.children[None])
-                numbers = (MilliGpu(round(amount / unit)) for amount in (most, taken + unused, wanted))
+                amounts = [MilliGpu(round(amount / unit)) for amount in (most, taken + unused, wanted)]
+                numbers = (amounts[0], amounts[1], amounts[2])
                 origin = entry.origin if entry else ""
                 kept_back = MilliGpu(round(unused / unit))
                 yield QuotaMax(line.queue, GpuType(""), *numbers, origin, kept_back=kept_back, resource=resource)
