@@ -54,7 +54,7 @@ def with_host_dues(
     dues = HostDues(
         guarantees, division.used, division.fair, division.wanted, frozenset(division.short), division.kept, left
     )
-    return replace(shares, host=dues)
+    return replace(shares, host=dues.added_up())
 
 
 def _kept(tree: QueueTree) -> dict[HostLine, int]:

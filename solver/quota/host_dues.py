@@ -33,7 +33,9 @@ class HostDues:
     """`used`: by line what jobs without GPUs hold, CPU in milli-cores, memory in bytes; `fair`: the fair share of it.
 
     `wanted`: what those that wait ask for at their full size. `short`: where siblings want more than there is for them. `kept`: of
-    guarantees what is not lent; `there`: what jobs with GPUs leave. Nothing is divided where `fair` is empty.
+    guarantees what is not lent; `there`: what jobs with GPUs leave. Nothing is divided where `fair` is empty. `inside`: of what is
+    used the part inside fair shares from the holders' queues up: the rest stands in no job's way. `weights`: what is used and kept
+    back, as quota/lending has it. Both follow from the others (`added_up`).
     """
 
     guarantees: HostGuarantees = field(default_factory=lambda: HostGuarantees(QueueTree({}, {}), {}))
@@ -43,6 +45,8 @@ class HostDues:
     short: frozenset[Level] = frozenset()
     kept: Mapping[HostLine, int] = field(default_factory=dict)
     there: Mapping[Resource, int] = field(default_factory=dict)
+    inside: Mapping[HostLine, int] = field(default_factory=dict)
+    weights: Mapping[HostLine, int] = field(default_factory=dict)
 
     @property
     def tree(self) -> QueueTree:
@@ -59,28 +63,41 @@ class HostDues:
         """Whether it would lie inside the fair shares of its queue and of all above it, but for less than is given out at once."""
         path = self.tree.path(held.queue)
         return all(
-            amount < UNIT + self.fair.get(HostLine(queue, resource), 0) - self._inside_fair(HostLine(queue, resource))
+            amount < UNIT + self.fair.get(HostLine(queue, resource), 0) - self.inside.get(HostLine(queue, resource), 0)
             for resource, amount in zip(RESOURCES, held.beside, strict=True)
             if amount
             for queue in path
         )
-
-    def _inside_fair(self, line: HostLine) -> int:
-        """Of what is used there the part inside fair shares from the holders' queues up: the rest stands in no job's way."""
-        below = [HostLine(child.name, line.resource) for child in self.tree.children.get(line.queue, ())]
-        inside = sum(map(self._inside_fair, below)) if below else self.used.get(line, 0)
-        return min(self.fair.get(line, 0), inside)
 
     def after(self, more: Iterable[HeldAlone], gone: Iterable[HeldAlone] = ()) -> HostDues:
         """The same once some is held as well, and what was borrowed is not any more."""
         more = tuple(more)
         if not self.fair:
             return self
-        used = Counter(self.used)
+        used, inside, weights = Counter(self.used), dict(self.inside), dict(self.weights)
         for held, sign in (*((one, 1) for one in more), *((one, -1) for one in gone)):
             for line, amount in _lines(self.tree, held):
                 used[line] += sign * amount
-        return replace(self, used=used, guarantees=self.guarantees.beside_more(self._inside(more)))
+                self._add_up(line, used, inside, weights)
+        guarantees = self.guarantees.beside_more(self._inside(more))
+        return replace(self, used=used, inside=inside, weights=weights, guarantees=guarantees)
+
+    def added_up(self) -> HostDues:
+        """The same, with what follows of the others."""
+        inside, weights = dict[HostLine, int](), dict[HostLine, int]()
+        for queue in sorted(self.tree.by_name, key=lambda name: -len(self.tree.path(name))):
+            for resource in RESOURCES:
+                self._add_up(HostLine(queue, resource), self.used, inside, weights)
+        return replace(self, inside=inside, weights=weights)
+
+    def _add_up(
+        self, line: HostLine, used: Mapping[HostLine, int], inside: dict[HostLine, int], weights: dict[HostLine, int]
+    ) -> None:
+        """What lies inside on a line, and what it weighs, once that is known of those below it."""
+        below = [HostLine(child.name, line.resource) for child in self.tree.children.get(line.queue, ())]
+        own = used.get(line, 0)
+        inside[line] = min(self.fair.get(line, 0), sum([inside[child] for child in below]) if below else own)
+        weights[line] = max(self.kept.get(line, 0), sum([weights[child] for child in below]) if below else own)
 
     def _inside(self, more: Iterable[HeldAlone]) -> Iterator[HeldAlone]:
         """Of jobs that come those that lie inside guarantees, each beside those before it."""
@@ -93,22 +110,18 @@ class HostDues:
     def not_lent(self, held: HeldAlone) -> tuple[Resource, ...]:
         """Of what this much more would take that of which too much is kept back for others: as quota/lending has it for GPUs."""
         asked = zip(RESOURCES, held.beside, strict=True) if self.kept else ()
-        roots, path = self.tree.children.get(None, ()), self.tree.path(held.queue)
+        roots = self.tree.children.get(None, ())
 
-        def weight(line: HostLine, more: int) -> int:
-            more = more if line.queue in path else 0
-            children = [HostLine(child.name, line.resource) for child in self.tree.children.get(line.queue, ())]
-            below = sum(weight(child, more) for child in children) if children else self.used.get(line, 0) + more
-            return max(below, self.kept.get(line, 0))
+        def exceeds(resource: Resource, more: int) -> bool:
+            for queue in self.tree.path(held.queue):
+                line, before = HostLine(queue, resource), self.weights.get(HostLine(queue, resource), 0)
+                below = [HostLine(child.name, resource) for child in self.tree.children.get(queue, ())]
+                now = sum([self.weights.get(child, 0) for child in below]) if below else self.used.get(line, 0)
+                more = max(self.kept.get(line, 0), now + more) - before
+            total = sum(self.weights.get(HostLine(root.name, resource), 0) for root in roots)
+            return more > 0 and total + more > self.there.get(resource, 0)
 
-        def together(resource: Resource, more: int) -> int:
-            return sum(weight(HostLine(root.name, resource), more) for root in roots)
-
-        return tuple(
-            resource
-            for resource, amount in asked
-            if amount and together(resource, amount) > max(self.there.get(resource, 0), together(resource, 0))
-        )
+        return tuple(resource for resource, amount in asked if amount and exceeds(resource, amount))
 
     def above(self, line: HostLine) -> int | None:
         """How much a queue holds above its fair share; None: its siblings have all that they want, so that takes from none."""
