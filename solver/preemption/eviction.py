@@ -36,7 +36,7 @@ from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import ConsolidationSearch, Move
 from solver.preemption.fewest import Fewest
 from solver.preemption.givers import Givers, VictimSet
-from solver.preemption.host_claim import HostClaim, alone_among, left_alone
+from solver.preemption.host_claim import FOR_SHARES_MAX, HostClaim, alone_among, left_alone
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.trial import PlacementRequest, PreemptionResult, leave
 from solver.preemption.unserved import Alike, Unserved
@@ -69,6 +69,7 @@ class Preemptor:
     strictly: bool = False
     beginning: tuple[JobStart, ...] = ()
     _host_dues: tuple[tuple[int, int], HostDues] | None = None
+    _for_host_shares: int = 0
     _lent_to: dict[JobName, int] = field(default_factory=dict)
     _unserved: Unserved = field(default_factory=Unserved)
     _refused: bool = False
@@ -182,10 +183,12 @@ class Preemptor:
             fits = has_place(seen(self.attempts.soon, candidate.against), candidate.job.spec, option)
             if fits and self.attempts.is_below_limits(request, {}) and claim.is_lent:
                 return  # what is free, or will be, is left to all who wait
-            for side in claim.sides(may_reclaim=self.may_reclaim(preemptor, tier)):
+            may_reclaim = self.may_reclaim(preemptor, tier) and self._for_host_shares < FOR_SHARES_MAX
+            for side in claim.sides(may_reclaim=may_reclaim):
                 found = Fewest(self.attempts).find_without_gpus(request, side)
                 if found and self._keeps_to_limits(found, preemptor) and claim.may(found.victims):
                     self.give(found, None)
+                    self._for_host_shares += not claim.is_inside
                     return
         self._unserved.add(candidate, alike, was_refused=False)
 

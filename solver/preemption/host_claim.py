@@ -21,6 +21,12 @@ from solver.quota.host_shares import sum_of, tasks_with_shapes
 from solver.quota.users import HostLine, beside_least
 from solver.quota.victims import Holder, PreemptorJob, Victim
 
+TRIED_FIRST = 64
+"""Of what may leave, so many of the least harmful are tried before all of it."""
+
+FOR_SHARES_MAX = 100
+"""Jobs without GPUs for whose fair shares others leave in one round: each is a search. The others come in the next."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostClaim:
@@ -47,20 +53,26 @@ class HostClaim:
         if may_reclaim and self.dues.fair and self.dues.lies_inside_fair(self._held):
             everybody = self.givers.everybody(self.preemptor, straddling=False, fair=True)
             yield everybody._replace(places=self._above(everybody.places))
-            yield everybody._replace(places=self._fairly(everybody.places))
+            fairly = self._fairly(everybody.places)
+            yield everybody._replace(places=fairly[:TRIED_FIRST])
+            if len(fairly) > TRIED_FIRST:
+                yield everybody._replace(places=fairly)
         yield self.givers.own(self.preemptor)
 
     def _above(self, places: Ints) -> Ints:
-        """Of work in the order of harm as much as its queues hold above their fair shares."""
-        evictable, given, kept = self.givers.evictable, Counter[HostLine](), list[bool]()
+        """Of work in the order of harm as much as its queues hold above their fair shares, the first of it."""
+        evictable, given, kept, count = self.givers.evictable, Counter[HostLine](), list[bool](), 0
         for number in evictable.holders_of(places).tolist():
+            if count == TRIED_FIRST:
+                break
             lost = _held_by(evictable.allocations.holders[number])
             lines = self.dues.lines_apart(self.preemptor.job.spec.queue, lost)
             above = [(line, amount, more) for line, amount in lines if (more := self.dues.above(line)) is not None]
             stays = any(given[line] + amount > more for line, amount, more in above)
             kept.append(not stays and (bool(above) or lost.queue == self.preemptor.job.spec.queue))
+            count += kept[-1]
             given.update({line: amount for line, amount, _ in above} if kept[-1] else {})
-        left: Ints = places[np.array(kept, dtype=bool)]
+        left: Ints = places[: len(kept)][np.array(kept, dtype=bool)]
         return left
 
     def _fairly(self, places: Ints) -> Ints:
