@@ -22,7 +22,7 @@ from solver.milp.preemption_program import (
     PreemptorClass,
     PreemptorFamily,
 )
-from solver.milp.preemption_realisation import MovingJob, Realisation, ServedJob
+from solver.milp.preemption_realisation import MovingJob, PlacingOrder, Realisation, ServedJob
 from solver.model.arrays import Floats, Ints
 from solver.model.cluster import GpuType
 from solver.model.shape import MigShape
@@ -148,7 +148,7 @@ class PreemptionDecision:
         values = order.given_back(solution.values)
         leaving = {number for number, column in self.program.leaving.items() if values[column] > 0.5}
         jobs, moving = self._realised(values)
-        for exact, movers_first in self._ways_to_place(jobs, moving):
+        for order_of_places in self._placing_orders(jobs, moving):
             realisation = Realisation(
                 self.making,
                 self.tier,
@@ -159,7 +159,7 @@ class PreemptionDecision:
                 self.places.still,
                 self._credits(values),
             )
-            if realisation.find(exact=exact, movers_first=movers_first):
+            if realisation.find(order_of_places):
                 realisation.keep()
                 return True
         return False
@@ -170,21 +170,21 @@ class PreemptionDecision:
         asking = {candidate.sub_layer for candidate in self.candidates if _asks_for_instances(candidate)}
         return frozenset(f"{self.tier}.{layer}" for layer in takewhile(lambda layer: layer not in asking, layers))
 
-    def _ways_to_place(self, jobs: Iterable[ServedJob], moving: Iterable[MovingJob]) -> Iterator[tuple[bool, bool]]:
-        """Whether on the program's very nodes, and whether jobs that move are placed first: they need what is free now.
-
-        The nodes first where the program knows each one's worth, and never where GPUs may be partitioned anew. In strict queues
-        those that come first have what is free now.
+    def _placing_orders(self, jobs: Iterable[ServedJob], moving: Sequence[MovingJob]) -> Iterator[PlacingOrder]:
+        """The program's very nodes first where it knows each one's worth, and never where GPUs may be partitioned anew. In strict
+        queues those that come first have what is free now.
         """
         in_line = any(job.candidate.strict for job in jobs)
         may_be_exact = not any(self.making.attempts.soon.partitions.gpus.values())
         if may_be_exact and self.places.is_exact and not in_line:
-            yield True, True
-        yield False, False
+            yield PlacingOrder(exact=True, movers_first=True)
+        yield PlacingOrder(exact=False, movers_first=False)
         if moving:
-            yield False, True
+            yield PlacingOrder(exact=False, movers_first=True)
         if may_be_exact and not (self.places.is_exact and not in_line):
-            yield True, True
+            yield PlacingOrder(exact=True, movers_first=True)
+        if self.making.policy.scheduling.evictions.min_gain and not in_line:
+            yield PlacingOrder(exact=False, movers_first=bool(moving), smallest_first=True)
 
     def _credits(self, values: Floats) -> dict[int, dict[int, float]]:
         """By holder, and by family, what leaves for it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,6 +56,17 @@ class MovingJob:
     hosts: tuple[tuple[int, ...], ...]
 
 
+class PlacingOrder(NamedTuple):
+    """In which order jobs are placed. `exact`: on the program's very nodes; `movers_first`: jobs that move have what is free now
+    before those that could as well wait for what others leave; `smallest_first`: smaller jobs have it before larger ones, which
+    gain more of what leaves.
+    """
+
+    exact: bool
+    movers_first: bool
+    smallest_first: bool = False
+
+
 @dataclass(slots=True)
 class Realisation:
     """The program's answer on devices: where each job is, whether it starts now, and for whom each running job leaves."""
@@ -78,29 +90,35 @@ class Realisation:
     turns: list[int] = field(default_factory=list)
     """The jobs that are served, as they are to be told."""
 
-    def find(self, *, exact: bool, movers_first: bool) -> bool:
-        """Whether everybody found a place, and everybody who leaves leaves for somebody. `exact`: on the program's very nodes;
-        `movers_first`: jobs that move have what is free now before those that could as well wait for what others leave.
-        """
+    def find(self, order: PlacingOrder) -> bool:
+        """Whether everybody found a place, and everybody who leaves leaves for somebody whose gain is worth it."""
         attempts = self.making.attempts
         room, soon = attempts.room.copy(), attempts.soon.copy()
         for number in sorted(self.leaving):
             leave(soon, attempts.evictable.allocations.holders[number].job)
         for job in self.moving:
             job.mover.leave(soon)
-        # Those for whom fewer may leave have less choice.
-        families = self.program.families
-        order = sorted(range(len(self.jobs)), key=lambda n: int(families[self.jobs[n].served.family].lawful.sum()))
-        moved = self._moved(room, soon, exact=exact) if movers_first else {}
+        moved = self._moved(room, soon, exact=order.exact) if order.movers_first else {}
         if moved is None:
             return False
-        for number in order if exact else range(len(self.jobs)):
-            if not self._place(number, room, soon, exact=exact):
+        for number in self._in_order(order):
+            if not self._place(number, room, soon, exact=order.exact):
                 return False
         used = self._used()
         if not self._move(room, soon, used, moved):
             return False
-        return self._name_beneficiaries(used, soon) and self._keeps_rights(soon) and self._take_turns()
+        named = self._name_beneficiaries(used, soon) and self._keeps_rights(soon)
+        return named and self._gain_enough() and self._take_turns()
+
+    def _in_order(self, order: PlacingOrder) -> Sequence[int]:
+        numbers = range(len(self.jobs))
+        if order.smallest_first:
+            return sorted(numbers, key=lambda n: self.jobs[n].served.gpus)
+        if not order.exact:
+            return numbers
+        # Those for whom fewer may leave have less choice.
+        families = self.program.families
+        return sorted(numbers, key=lambda n: int(families[self.jobs[n].served.family].lawful.sum()))
 
     def _moved(self, room: FreeCapacity, soon: FreeCapacity, *, exact: bool) -> dict[int, PlacedGang] | None:
         """By place, where those who move go on, on what is free now. None: there is no room for them."""
@@ -355,6 +373,19 @@ class Realisation:
         # What leaves with what its gang can't do without leaves by the same means.
         judged = number if means[number] != UNLAWFUL else int(evictable.allocations.base[number])
         return evictable.victim(evictable.place_of(number, int(means[judged])))
+
+    def _gain_enough(self) -> bool:
+        """Whether each job gains what `minGain` asks of it. The program asks it of jobs with the same rights together."""
+        least = self.making.policy.scheduling.evictions.min_gain
+        for number in self.victims if least else ():
+            served, lost = (
+                self.jobs[number].served,
+                sum(sum(victim.holder.charge.values()) for victim in self._victims(number)),
+            )
+            is_bound = not self.program.families[served.family].preemptor.overdue
+            if is_bound and sum(served.option.charge.values()) < least * lost:
+                return False
+        return True
 
     def _take_turns(self) -> bool:
         """Whether there is an order in which each has a right to what it takes, beside those before it: it is theirs then.
