@@ -14,7 +14,17 @@ OPEN = {
     "idle_limit", "depends_on", "array", "retry_policy", "time_limit_warning", "stuck", "terminal",
     "finish_by",
 }  # fmt: skip
-OPEN_IN_GROUPS = {"name", "replicas", "shape", "min_replicas", "topology", "rejoin", "launcher", "nodes"}
+OPEN_IN_GROUPS = {
+    "name",
+    "replicas",
+    "shape",
+    "min_replicas",
+    "topology",
+    "rejoin",
+    "launcher",
+    "nodes",
+    "replica_step",
+}
 """What everybody may read who sees the job. What is the team's own is left out by reconciler/api/redaction.py."""
 
 
