@@ -16,7 +16,7 @@ from solver.model.cluster import DeviceId, GpuType, NodeName
 from solver.model.parts import surplus_of, without
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.plan.plan import Evict, Grow
+from solver.plan.plan import Evict, Grow, Shrink
 from solver.plan.violation import Violation
 from solver.policy.policy import PriorityClass
 from solver.policy.tree import QuotaLine
@@ -43,7 +43,7 @@ class _Evictions:
                 continue
             job = self.case.jobs[step.job]
             if not isinstance(step, Evict):
-                if any(self._could_stay(job, [task]) for task in step.tasks):
+                if any(self._could_stay(job, unit) for unit in _units(job, step)):
                     yield Violation("needless", job.name, f"shrinks for {step.beneficiary}, and could stay as it is")
             elif self._could_stay(job, job.placement):
                 yield Violation("needless", job.name, f"leaves for {step.beneficiary}, and could stay")
@@ -201,3 +201,11 @@ class _Evictions:
     def _given(self) -> Set[DeviceId]:
         """GPUs of which the plan gives or promises anything."""
         return {device for step in self.case.placing for task in step.tasks for device in task.devices}
+
+
+def _units(job: Job, step: Shrink) -> Iterator[list[TaskPlacement]]:
+    """What of a gang leaves together: task by task, or so many at once as each of its groups says."""
+    for group in job.spec.task_groups:
+        leaving = sorted((task for task in step.tasks if task.group == group.name), key=lambda task: task.index)
+        for first in range(0, len(leaving), group.replica_step):
+            yield leaving[first : first + group.replica_step]

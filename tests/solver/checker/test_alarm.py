@@ -10,6 +10,7 @@ from solver.checker.check import violations
 from solver.milp.highs import optimise
 from solver.model.cluster import DeviceId
 from solver.model.quantities import Duration, MilliGpu
+from solver.model.snapshot import with_jobs
 from solver.model.workload import JobName, QueueName, TaskPlacement
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Runs, Shrink, Starts, Waits
 from solver.round.solve import solve
@@ -144,6 +145,19 @@ def test_a_gang_that_leaves_and_could_shrink_is_found() -> None:
     changed = tuple(leaves if one is step else one for one in plan.steps)
     assert found(world, plan) == []
     assert found(world, msgspec.structs.replace(plan, steps=changed)) == [("needless", "e")]
+
+
+def test_a_unit_that_leaves_whole_is_needed_where_one_of_its_tasks_could_stay() -> None:
+    world = world_of("nodes n1=4; queue a 2; queue b 0; run e b 2-4x1@n1,n1,n1,n1 for 50m; wait w a 1 for 9m")
+    (running,) = (job for job in world.snapshot.jobs if job.name == "e")
+    group = msgspec.structs.replace(running.spec.task_groups[0], replica_step=2)
+    spec = msgspec.structs.replace(running.spec, task_groups=(group,))
+    jobs = [msgspec.structs.replace(job, spec=spec) if job is running else job for job in world.snapshot.jobs]
+    world = World(with_jobs(world.snapshot, jobs, world.snapshot.in_flight), world.policy)
+    plan = plan_of(world)
+    (step,) = (step for step in plan.steps if isinstance(step, Shrink))
+    assert len(step.tasks) == 2
+    assert found(world, plan) == []
 
 
 def test_work_is_needed_that_gives_another_job_of_its_queue_a_right() -> None:
