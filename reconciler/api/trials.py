@@ -17,6 +17,7 @@ from reconciler.api.submission import (
     bare_spec,
     next_batch,
     queues_of,
+    require_end_in_time,
     require_free,
     require_known_dependencies,
     require_startable,
@@ -42,12 +43,13 @@ def trials_of(services: Services, submitted: NamedJob | NamedPipeline, user: str
     """A trial of every job up to JOBS_MAX. Nothing is kept, and no job is asked to leave.
 
     Raises NotReadyError, NoPolicyError, DuplicateJobError for a name that is taken, RequestRefusedError for what
-    depends on something unknown, or could not begin.
+    depends on something unknown, could not begin, or can't have ended by its `finish_by`.
     """
     batch = next_batch(services, submitted)
     require_free(services, batch)
     require_known_dependencies(services, batch.jobs)
     require_startable(services, batch.jobs, user)
+    require_end_in_time(services, submitted.name, batch.jobs, user, "")
     snapshot, jobs = services.snapshot(), batch.jobs[:JOBS_MAX]
     refusals = dict(_refusals(services, jobs))
     begin = [job for job in jobs if not refusals[job.name] and not job.spec.depends_on]

@@ -14,6 +14,7 @@ from solver.plan.plan import Runs, Verdict, Waits
 from solver.policy.policy import PriorityClass, policy_of
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.api.conftest import POLICY, Site, spec
+from tests.reconciler.api.test_groups import document
 
 HOUR = 3_600_000
 AT = Instant.parse("2027-01-01T12:00:00Z")
@@ -45,6 +46,9 @@ def test_what_can_not_have_ended_by_then_is_refused(
         client.submit(JobName("train"), hurried(by, hours))
     assert str(failed.value).startswith(refused)
     assert "rite a later finishBy." in str(failed.value)
+    with pytest.raises(ApiError) as tried:
+        client.test(document("train", finish_by=by, time_limit=hurried(by, hours).time_limit))
+    assert str(tried.value) == str(failed.value)
 
 
 def test_the_limit_of_its_class_counts(client: Client, site: Site) -> None:
