@@ -51,12 +51,44 @@ def kind_of(document: Located, file: str) -> str | Problem:
 def shape_problems(document: Located, kind: str, file: str) -> list[Problem]:
     """Everything in which a document differs from the schema of its kind, without repeats, sorted."""
     found = set()
-    for error in validator_of(kind).iter_errors(document.value):
+    for error in _of_the_form(validator_of(kind).iter_errors(document.value)):
         difference = _difference(error)
         for path, at_key, code, message, fix in _EXPLAINERS.get(difference.keyword, _anything_else)(difference):
             place = document.key_place(path) if at_key else document.place(path)
             found.add(problem_at(file, place, code, message, fix))
     return sorted(found)
+
+
+def _of_the_form(errors: Iterable[ValidationError]) -> Iterator[ValidationError]:
+    """The errors; of a value with a field that says which form it has, as `resource: cpu` does, those of this form."""
+    for error in errors:
+        forms = _forms(error.validator_value) if error.validator == "oneOf" else {}
+        if not forms or not isinstance(error.instance, dict):
+            yield error
+            continue
+        (tag,) = {tag for tag, _ in forms}
+        said = error.instance.get(tag)
+        number = next((number for (_, value), number in forms.items() if value == said), None)
+        for below in error.context or ():
+            is_mine = below.schema_path[0] == (number or 0)
+            if tag in error.instance and number is None:
+                if is_mine and below.validator == "const":
+                    known = [value for _, value in forms]
+                    below.validator, below.validator_value = "enum", known
+                    yield below
+            elif is_mine and (number is not None or below.validator == "required"):
+                yield below
+
+
+def _forms(ways: Any) -> dict[tuple[str, str], int]:
+    """By the field that says the form, and its value there, which of the ways it is; nothing where no one field says it."""
+    found = {
+        (name, field["const"]): number
+        for number, way in enumerate(ways)
+        for name, field in way.get("properties", {}).items()
+        if "const" in field and name in way.get("required", ())
+    }
+    return found if len(found) == len(ways) and len({name for name, _ in found}) == 1 else {}
 
 
 class _Difference(NamedTuple):

@@ -108,7 +108,7 @@ class Realisation:
         if not self._move(room, soon, used, moved):
             return False
         named = self._name_beneficiaries(used, soon) and self._keeps_rights(soon)
-        return named and self._gain_enough() and self._take_turns()
+        return named and self._gain_enough() and self._is_within_round() and self._take_turns()
 
     def _in_order(self, order: PlacingOrder) -> Sequence[int]:
         numbers = range(len(self.jobs))
@@ -386,6 +386,22 @@ class Realisation:
             if is_bound and sum(served.option.charge.values()) < least * lost:
                 return False
         return True
+
+    def _is_within_round(self) -> bool:
+        """Whether no more jobs are asked than `perRound` allows. The program does not count those that could leave for a guarantee
+        that is overdue: they may be for another job here.
+        """
+        most, held = self.program.limits.per_round, self.making.attempts.evictable.allocations
+        if most is None:
+            return True
+        asked = {
+            int(held.base[victim])
+            for number, victims in self.victims.items()
+            if not self.program.families[self.jobs[number].served.family].preemptor.overdue
+            for victim in victims
+        }
+        count = len(asked) + sum(map(len, self.moves.values()))
+        return not count or count <= most - self.program.asked_before
 
     def _take_turns(self) -> bool:
         """Whether there is an order in which each has a right to what it takes, beside those before it: it is theirs then.

@@ -214,8 +214,8 @@ class _MayStart:
                 and self._above.isdisjoint(lines)
                 and self._exceeded.isdisjoint(charge)
             )
-        return self._known[alike] and not (
-            users.cap and any(users.used.get(line, 0) > users.most(line) for line in users.lines(job, charge))
+        return self._known[alike] and not any(
+            users.used.get(line, 0) > users.most(line) for line, _ in users.charges(job, charge)
         )
 
 

@@ -172,12 +172,13 @@ class EvictionCandidates:
             lower = self._priority[own] < preemptor.base_priority + is_part
             # No GPU leaves for work without GPUs.
             yields = self._preemptible[own] & (preemptor.has_gpus | self.rules.host.alone[own])
-            below = own[yields & self._junior(own, lower, preemptor)]
+            junior = self._junior(own, lower, preemptor)
+            below = own[yields & junior]
             freely = self._free(overdue=preemptor.overdue, past_budgets=preemptor.past_budgets, waited=preemptor.waited)
             found = [self._place[PREEMPT, below[freely[below]]]]
             if self._takes_turn(preemptor):
                 # Nobody's guarantee waits for a turn: what protects holds however long the preemptor has waited.
-                others = own[yields & ~lower]
+                others = own[yields & ~lower & ~junior]
                 name, holders = preemptor.job.name, self.allocations.holders
                 later = [n for n in others.tolist() if precedence.yields(owner_of(holders[n].job.name), name)]
                 turns = np.array(later, dtype=np.int64)

@@ -257,7 +257,7 @@ class SparedVictims:
             beside.update(dict(users.caps.host_charges(job.spec.queue, job.user, gave)))
         given = [*((start, None) for start in self.starts), *((known.start, known) for known in nominations)]
         for start, known in filter(lambda one: concerns(one[0]), given):
-            if known is not None and not self._may_have(known, headroom):
+            if not (self._may_have(known, headroom) if known else headroom.allows(start.queue, start.charge)):
                 return False
             if users.blocking(start.candidate.job, start.charge, start.beside, beside):
                 return False

@@ -66,6 +66,21 @@ def test_problems_are_found(files: dict[str, str], problems: list[tuple[str, str
     assert codes(files) == problems
 
 
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("{resource: cpus, max: 4}", ("a.yaml:4:31", "unknown-value", "Did you mean cpu?")),
+        ("{resource: cpu, max: 4Gi}", ("a.yaml:4:41", "malformed", "Write it like 96 or 0.5 or 500m.")),
+        ("{resource: memory, max: lots}", ("a.yaml:4:44", "malformed", "Write it like 64Gi or 512Mi or 2T.")),
+        ("{resource: cpu, maximum: 4}", ("a.yaml:4:36", "unknown-field", "Did you mean max?")),
+        ("{max: 4}", ("a.yaml:4:20", "missing-field", "Add resource.")),
+    ],
+)
+def test_what_is_no_such_row_is_told_of_the_resource_that_it_names(row: str, problem: tuple[str, str, str]) -> None:
+    (found,) = reading(queues(a=f"{{hostQuota: [{row}]}}")).problems
+    assert (f"{found.file.removeprefix('policies/')}:{found.line}:{found.column}", found.code, found.fix) == problem
+
+
 def test_what_is_no_such_row_is_refused() -> None:
     assert codes(queues(a="{quota: [{resource: cpu, lendable: 4}]}"))
     assert codes(queues(a="{quota: [{resource: disk, max: 4}]}"))

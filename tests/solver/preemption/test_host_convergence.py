@@ -20,6 +20,9 @@ from solver.preemption import departures as rules
 from solver.preemption.departures import clocks_of
 from solver.round.solve import solve
 from tests.scenarios.loader import read_scenario
+from tests.solver.laws.judge import greedy, production
+from tests.solver.laws.loop import Decide
+from tests.solver.laws.worlds import world_of
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 HOUR_MS = 3_600_000
@@ -84,3 +87,27 @@ def test_the_checker_refuses_that_gpus_leave_where_work_without_would_do(monkeyp
     plan = solve(known.snapshot, known.policy, None)
     assert "trains" in {step.job for step in plan.steps if isinstance(step, Evict)}
     assert "S8" in {found.rule for found in violations(known.snapshot, known.policy, plan)}
+
+
+@pytest.mark.parametrize("decide", [production, greedy])
+@pytest.mark.parametrize("row", [CpuQuota(max=Cpu(24_000)), CpuQuota(per_user=Cpu(24_000))], ids=["max", "perUser"])
+def test_a_job_whose_queue_or_user_is_above_a_limit_does_not_move(row: CpuQuota, decide: Decide) -> None:
+    snapshot, policy = world_of("""
+        nodes n1=6 n3=4 n4=3
+        class high 1 fixed mayBorrow
+        class low -1
+        queue x -
+        queue y -
+        queue y1 in y -
+        queue y2 in y -
+        run beside y1 4@n3 for 308m high
+        run trains y1 1@n4 for 421m low cpu=90
+        run apart x 2x1@n1,n4 for 178m high
+        wait gang y2 3x2 for 104m high
+    """)
+    for rows, moves in (((), 1), ((row,), 0)):
+        queues = (msgspec.structs.replace(q, host_quota=rows if q.name == "y1" else ()) for q in policy.queues)
+        limited = msgspec.structs.replace(policy, queues=tuple(queues))
+        plan = decide(snapshot, limited)
+        assert violations(snapshot, limited, plan) == ()
+        assert sum(isinstance(step, Evict) and step.means == "move" for step in plan.steps) == moves

@@ -242,3 +242,25 @@ def test_the_worlds_have_what_the_rules_speak_of() -> None:
     without = [s for r, s in steps if not gpus_of(next(job for job in r.snapshot.jobs if job.name == s.job))]
     assert len(without) >= 10
     assert {s.means for _, s in steps} >= {"reclaim", "preempt", "straddle"}
+
+
+def test_no_more_leave_in_a_round_than_it_allows_beside_a_guarantee_that_is_overdue() -> None:
+    snapshot, policy = world_of("""
+        nodes n1=4
+        class low -1
+        queue b -
+        queue c -
+        queue x 6
+        queue x1 in x -
+        queue x2 in x 3
+        run builds c 0@n1 for 126m low cpu=24
+        run other c 1@n1 for 518.4m low cpu=60
+        run first b 1@n1 for 9.3m low
+        wait due x2 3 for 8.2m low cpu=16
+        wait overdue x1 4 for 109.3m low
+    """)
+    evictions = msgspec.structs.replace(policy.scheduling.evictions, per_round=1)
+    policy = msgspec.structs.replace(policy, scheduling=msgspec.structs.replace(policy.scheduling, evictions=evictions))
+    plan = production(snapshot, policy)
+    assert violations(snapshot, policy, plan) == ()
+    assert [step.job for step in plan.steps if isinstance(step, Evict)] == ["other"]

@@ -11,10 +11,11 @@ import pytest
 
 from solver.checker.check import violations
 from solver.milp.highs import optimise
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import Duration, MilliGpu
 from solver.model.snapshot import snapshot_of
 from solver.plan.plan import Evict, Plan, Shrink, Waits, Yields
 from solver.plan.reasons import Protected
+from solver.policy.ordering import Ordering, Turns
 from solver.policy.policy import Policy, PreemptWithin, Queue, Quota, Reclaim, Scope
 from solver.round.solve import solve
 from tests.solver.laws.book import Book
@@ -99,6 +100,19 @@ def reasons(plan: Plan) -> list[Protected]:
     """Which protections verdicts name."""
     waits = (verdict for verdict in plan.verdicts if isinstance(verdict, Waits))
     return [reason for verdict in waits for reason in verdict.reasons if isinstance(reason, Protected)]
+
+
+def test_newer_work_leaves_by_age_also_where_jobs_take_turns() -> None:
+    world = world_of("nodes n1=2; queue q -; run newer q 1@n1 for 30m; wait older q 2x1 for 300m")
+    turns = Ordering("shortest", turns=Turns(Duration(3_600_000)))
+    queues = (
+        msgspec.structs.replace(queue, preempt_within="lower-or-newer", ordering=turns) for queue in world.policy.queues
+    )
+    world = World(world.snapshot, msgspec.structs.replace(world.policy, queues=tuple(queues)))
+    for decide in (production, greedy):
+        plan = decide(*world)
+        assert means(plan) == {("newer", "preempt")}
+        assert violations(*world, plan) == ()
 
 
 @pytest.mark.parametrize("optimiser", [optimise, None], ids=["program", "search"])
