@@ -29,7 +29,7 @@ from reconciler.model.clock import SystemClock
 from reconciler.protocols.history import Event
 from solver.model.cluster import Level
 from solver.model.document import API_VERSION, Document
-from solver.model.workload import Bundle, JobSpec, Spread
+from solver.model.workload import Bundle, JobSpec, Spread, TaskGroup
 from solver.plan.reason import count
 
 
@@ -102,8 +102,7 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
         yield f"Attempt {failure.attempt}", f"{'went on after' if failure.outlived else 'failed'}: {said}"
     yield spec.type.capitalize(), size_of(spec)
     for group in spec.task_groups:
-        tasks = str(group.replicas) if group.least == group.replicas else f"{group.least} to {group.replicas}"
-        yield f"  {group.name}", f"{tasks} x {shape_words(group.shape)}"
+        yield f"  {group.name}", f"{_tasks_of(group)} x {shape_words(group.shape)}"
         yield "", shlex.join(group.command or spec.command)
     yield from _wishes(spec)
     yield from _limits(job)
@@ -114,6 +113,13 @@ def _fields(description: JobDescription) -> Iterator[tuple[str, str]]:
     yield "Why", "\n".join(description.why.words)
     if description.why.would_help:
         yield "Helps", "\n".join(description.why.would_help)
+
+
+def _tasks_of(group: TaskGroup) -> str:
+    """`4`, `4 to 12`, or `4 to 12 (by 4)` where so many come and go at once."""
+    if group.least == group.replicas:
+        return str(group.replicas)
+    return f"{group.least} to {group.replicas}" + (f" (by {group.replica_step})" if group.replica_step > 1 else "")
 
 
 def _people(job: JobView) -> Iterator[tuple[str, str]]:

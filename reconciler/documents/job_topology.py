@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from reconciler.documents.declarations import Declaration
 from reconciler.model.problem import Path, Problem, did_you_mean
-from solver.model.cluster import Level, is_wider
+from solver.model.cluster import LEVELS, Level, is_wider
 from solver.model.workload import Bundle, GroupTopology, JobSpec, TaskGroup, Together, TopologyRequest, Wish, levels_of
 
 
@@ -32,7 +32,7 @@ def _group_problems(job: Declaration[JobSpec], at: Path, group: TaskGroup) -> It
                 message = (
                     f"all tasks of {group.name} are in one {own.required}, and bundles of them in one {bundle.within}"
                 )
-                fix = f"Delete the bundle, or name a level closer than {own.required}."
+                fix = _closer_or_delete("the bundle", own.required)
                 yield job.problem(place, "bundles-of-one", message, fix)
     yield from _bundle_problems(job, at, own)
 
@@ -66,7 +66,7 @@ def _bundle_problems(job: Declaration[JobSpec], at: Path, asked: TopologyRequest
                 f"bundles of {large.tasks} tasks are in one {large.within}, and bundles of {small.tasks} in them "
                 f"in one {small.within}, which is wider"
             )
-            fix = f"Delete the bundles of {small.tasks}, or let them be closer than {large.within}."
+            fix = f"Delete the bundles of {small.tasks}, or let those of {large.tasks} be in one {small.within}."
             yield job.problem((*place, "within"), "bundles-do-not-nest", message, fix)
 
 
@@ -74,7 +74,7 @@ def _wish_problems(job: Declaration[JobSpec], at: Path, wish: Wish | None, kept:
     for level in levels_of(wish):
         if kept and not is_wider(kept, level):
             message = f"one {level} is preferred, where one {kept} is had in any case"
-            fix = f"Prefer a level closer than {kept}, or delete preferred."
+            fix = _closer_or_delete("preferred", kept)
             yield job.problem((*at, "preferred"), "wish-is-met", message, fix)
 
 
@@ -91,7 +91,7 @@ def _together_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
             message = (
                 f"the groups {_names(known)} are kept in one {known.within}, where the whole job is in one {required}"
             )
-            fix = f"Name a level closer than {required}, or delete the entry."
+            fix = _closer_or_delete("the entry", required)
             yield job.problem((*at, "within"), "together-anyway", message, fix)
         yield from _name_problems(job, (*at, "groups"), known.groups, names, seen)
         seen |= {name: index for name in known.groups if name not in seen}
@@ -113,3 +113,9 @@ def _name_problems(
 
 def _names(known: Together) -> str:
     return " and ".join(known.groups)
+
+
+def _closer_or_delete(what: str, level: Level) -> str:
+    """What to do where something asks for no more than what is so anyway. Nothing is closer than an island."""
+    closer = LEVELS[: LEVELS.index(level)]
+    return f"Delete {what}, or write {' or '.join(closer)}." if closer else f"Delete {what}."

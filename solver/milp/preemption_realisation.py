@@ -385,7 +385,11 @@ class Realisation:
             is_bound = not self.program.families[served.family].preemptor.overdue
             if is_bound and sum(served.option.charge.values()) < least * lost:
                 return False
-        return True
+        # Nobody moves for a job that gains little, overdue or not.
+        return not least or all(
+            sum(self.jobs[number].served.option.charge.values()) >= least * sum(move.mover.gpus for move in moves)
+            for number, moves in self.moves.items()
+        )
 
     def _is_within_round(self) -> bool:
         """Whether no more jobs are asked than `perRound` allows. The program does not count those that could leave for a guarantee

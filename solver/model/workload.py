@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, NewType, Self
 
 import msgspec
 
-from solver.model.cluster import LEVELS, DeviceId, Level, MigInstance, NodeName, SpreadLevel
+from solver.model.cluster import LEVELS, DeviceId, Level, MigInstance, NodeName, SpreadLevel, is_wider
 from solver.model.document import Document
 from solver.model.quantities import MILLI_PER_GPU, Duration, Instant, MilliGpu
 from solver.model.shape import Shape, SharingMode
@@ -42,8 +42,8 @@ class Bundle(Document, frozen=True):
 
     @property
     def wishes(self) -> tuple[Level, ...]:
-        """The preferred levels, the closest first."""
-        return levels_of(self.preferred)
+        """The preferred levels, the closest first; a level that it has in any case is no wish."""
+        return tuple(level for level in levels_of(self.preferred) if is_wider(self.within, level))
 
 
 class Together(Document, frozen=True):
@@ -55,8 +55,8 @@ class Together(Document, frozen=True):
 
     @property
     def wishes(self) -> tuple[Level, ...]:
-        """The preferred levels, the closest first."""
-        return levels_of(self.preferred)
+        """The preferred levels, the closest first; a level that it has in any case is no wish."""
+        return tuple(level for level in levels_of(self.preferred) if is_wider(self.within, level))
 
 
 class Spread(Document, frozen=True):

@@ -305,6 +305,14 @@ def test_a_service_with_less_than_it_should_have_is_degraded(quorate: Quorate, s
     assert (listed["state"], listed["degraded"].partition(";")[0]) == ("running", "it has 1 of at least 2 replicas")
 
 
+def test_the_units_of_an_elastic_gang_are_described(quorate: Quorate, site: Site) -> None:
+    group = TaskGroup("worker", 12, Shape(gpus=1), min_replicas=4)
+    for name, step, told in (("free", 1, "4 to 12 x 1 GPU"), ("units", 4, "4 to 12 (by 4) x 1 GPU")):
+        groups = (msgspec.structs.replace(group, replica_step=step),)
+        site.store.jobs.submit(JobName(name), msgspec.structs.replace(spec(), task_groups=groups), "ada", NOW, "")
+        assert f"  worker   {told}\n" in quorate("describe", name).out
+
+
 def test_values_of_the_environment_are_not_described(quorate: Quorate) -> None:
     quorate("submit", "--name", "secretive", "--queue", "team", "--env", "API_KEY=canary", "--", "true")
     ran = quorate("describe", "secretive")

@@ -189,6 +189,24 @@ def test_a_secret_may_be_given_as_a_variable_and_as_a_file() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("asked", "fix"),
+    [
+        ("{required: island, group: {tasks: 2, within: rack}}", "Delete the bundle."),
+        ("{required: rack, group: {tasks: 2, within: block}}", "Delete the bundle, or write island."),
+        ("{required: block, preferred: pool}", "Delete preferred, or write island or rack."),
+        (
+            "{group: [{tasks: 2, within: rack}, {tasks: 4, within: island}]}",
+            "Delete the bundles of 2, or let those of 4 be in one rack.",
+        ),
+    ],
+)
+def test_what_is_so_anyway_is_told_with_what_would_be_a_wish(asked: str, fix: str) -> None:
+    with pytest.raises(InvalidDocumentsError) as invalid:
+        read_job(JOB.replace("replicas: 4", f"replicas: 4\n      topology: {asked}").encode(), "job.yaml")
+    assert [problem.fix for problem in invalid.value.problems] == [fix]
+
+
 def test_a_file_has_one_job() -> None:
     assert problems("") == ["1:1 one-job"]
     assert problems(JOB + "---\n" + JOB) == ["1:1 one-job"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,18 @@ from solver.model.cluster import NodeName
 from solver.model.quantities import Instant
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
-from solver.model.workload import Job, JobSpec, QueueName, Spread, TaskGroup, TaskPlacement, TopologyRequest
+from solver.model.workload import (
+    Bundle,
+    Job,
+    JobName,
+    JobSpec,
+    QueueName,
+    Spread,
+    TaskGroup,
+    TaskPlacement,
+    Together,
+    TopologyRequest,
+)
 from solver.placement.placement import place
 from solver.plan.plan import Bind
 from solver.policy.policy import PriorityClass, Queue, policy_of
@@ -118,3 +130,27 @@ def test_the_checker_counts_data_that_are_far() -> None:
     moved = msgspec.structs.replace(plan, steps=(msgspec.structs.replace(step, tasks=far),))
     assert violations(world, POLICY, plan) == ()
     assert {found.rule for found in violations(world, POLICY, moved)} == {"fit"}
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        TopologyRequest(group=Bundle(2, "island", "rack")),
+        TopologyRequest(together=(Together(("a", "b"), "island", "rack"),)),
+    ],
+    ids=["bundle", "together"],
+)
+def test_a_level_that_is_had_in_any_case_is_no_wish(topology: TopologyRequest) -> None:
+    """Documents that say so are refused; a job of which a round is told all the same waits for the level that it requires."""
+    sizes = (2,) if topology.group else (1, 1)
+    groups = tuple(TaskGroup(name, count, Shape(gpus=2)) for name, count in zip("ab", sizes, strict=False))
+    wide = Job(JobName("wide"), Instant(0), JobSpec(QueueName("q"), groups, topology=topology))
+    nodes = [node("n0", 4, rack="r"), node("n1", 3, rack="r"), node("n2", 3, rack="r")]
+    held = job("held", "q", 1, 2)
+    placement = (TaskPlacement("worker", 0, NodeName("n0"), tuple(gpu.id for gpu in nodes[0].gpus[:2])),)
+    held = msgspec.structs.replace(held, phase="running", attempt=1, placement=placement)
+    world, policy = snapshot_of(Instant(1), nodes, [held, wide]), policy_of((Queue(QueueName("q")),))
+    for optimiser in (None, optimise):
+        plan = solve(world, policy, optimiser)
+        assert violations(world, policy, plan) == ()
+        assert not any(isinstance(step, Bind) for step in plan.steps)

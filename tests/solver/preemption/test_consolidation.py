@@ -9,20 +9,21 @@ from hypothesis import strategies as st
 
 from solver.checker.case import moving
 from solver.checker.check import violations
-from solver.model.cluster import DeviceId, NodeName
+from solver.milp.highs import optimise
+from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Cpu, Duration, Instant
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot, snapshot_of
-from solver.model.workload import Job, JobName, TaskGroup, TaskPlacement, TopologyRequest
+from solver.model.workload import Job, JobName, QueueName, TaskGroup, TaskPlacement, TopologyRequest
 from solver.plan.plan import Bind, Evict, Nominate, Plan, Shrink
-from solver.policy.harm import Protection
-from solver.policy.policy import Policy, policy_of
+from solver.policy.harm import Evictions, Protection
+from solver.policy.policy import Policy, Queue, SchedulingPolicy, policy_of
 from solver.policy.tree import QueueTree
 from solver.quota.entitlement import use_by_line
 from solver.round.solve import solve
 from tests.drawn import worlds
 from tests.solver.aftermath import applied, victims_gone
-from tests.solver.worlds import HOUR_MS, jobs, node, policies
+from tests.solver.worlds import CLASSES, HOUR_MS, job, jobs, node, policies, quota_of
 
 some = worlds(50, suppress_health_check=[HealthCheck.filter_too_much])
 many = worlds(150)
@@ -126,3 +127,32 @@ def test_nobody_moves_where_the_policy_has_it_so(snapshot: Snapshot, policy: Pol
     plan = solve(snapshot, policy, None)
     assert violations(snapshot, policy, plan) == ()
     assert moving(plan) == frozenset()
+
+
+def test_a_job_gains_enough_by_itself_for_what_moves_for_it() -> None:
+    """With `y` beside it `x` gains twice what moves; alone it gains 2 GPUs, for which one of 3 would move."""
+    small, fits, other = node("n0", 4), node("n1", 4, cpu=16), node("n2", 4, cpu=50)
+
+    def running(name: str, on: Node, gpus: int, known: str = "training") -> Job:
+        made = job(name, "b", 1, gpus, priority_class=known, cpu=1)
+        held = (TaskPlacement("worker", 0, on.name, tuple(gpu.id for gpu in on.gpus[:gpus])),)
+        since = Instant(-HOUR_MS)
+        return msgspec.structs.replace(made, phase="running", attempt=1, started_at=since, placement=held)
+
+    world = snapshot_of(
+        Instant(1000),
+        [small, fits, other],
+        [
+            *(running("m", small, 3), running("stays", fits, 1), running("lent", other, 4, "batch")),
+            *(job("x", "a", 1, 2, cpu=90), job("y", "a", 1, 4, cpu=40)),
+        ],
+    )
+    queues = tuple(Queue(QueueName(name), None, (quota_of("H100", gpus),)) for name, gpus in (("a", 8), ("b", 4)))
+    for gain, moved in ((0.5, {"x"}), (1.0, {"y"})):
+        policy = policy_of(queues, CLASSES, SchedulingPolicy(evictions=Evictions(min_gain=gain)))
+        for optimiser in (None, optimise):
+            plan = solve(world, policy, optimiser)
+            assert violations(world, policy, plan) == ()
+            assert {
+                step.beneficiary for step in plan.steps if isinstance(step, Evict) and step.means == "move"
+            } == moved
