@@ -18,8 +18,10 @@ from reconciler.cli.output import CommandFailedError, output_option, print_json,
 from reconciler.cli.params import cluster_option
 from reconciler.documents.clusters import clusters_of
 from reconciler.documents.codeowners import code_owner_problems, terms_of
+from reconciler.documents.ended_windows import ended_windows
 from reconciler.documents.files import FOLDERS, read_folder
 from reconciler.documents.repository import Reading, problems_of, read_clusters, read_repository
+from reconciler.model.clock import SystemClock
 from reconciler.model.problem import InvalidDocumentsError, Problem
 from solver.model.document import API_VERSION, Document
 
@@ -64,11 +66,20 @@ def _problems(path: Path, cluster: str | None) -> tuple[Problem, ...]:
     try:
         files = read_folder(path)
         if cluster is not None:
-            return read_repository(files, one_cluster(clusters_of(files), cluster, str(path))).problems
+            chosen = one_cluster(clusters_of(files), cluster, str(path))
+            reading = read_repository(files, chosen)
+            return tuple(sorted((*reading.problems, *_ended({chosen: reading}))))
         readings = read_clusters(files)
-        return tuple(sorted((*problems_of(readings), *_review_problems(path, readings))))
+        return tuple(sorted((*problems_of(readings), *_ended(readings), *_review_problems(path, readings))))
     except OSError as error:
         raise CommandFailedError(error.strerror or str(error), place=str(error.filename or path)) from error
+
+
+def _ended(readings: Mapping[str | None, Reading]) -> set[Problem]:
+    """What was to come again, and is over by now: the only thing here that a clock decides."""
+    now = SystemClock().now()
+    compiled = [reading.compiled for reading in readings.values() if reading.compiled]
+    return {problem for known in compiled for problem in ended_windows(known.policy, now)}
 
 
 def _review_problems(path: Path, readings: Mapping[str | None, Reading]) -> Iterator[Problem]:

@@ -243,6 +243,11 @@ class JudgedPlan:
         return frozenset(step.job for step in self.steps(Bind))
 
     @cached_property
+    def started(self) -> frozenset[JobName]:
+        """Who is bound and was promised nothing; also where a promise came too late, and is taken back for that."""
+        return self.bound - (self.promised.keys() - self.withdrawn)
+
+    @cached_property
     def evicted(self) -> frozenset[JobName]:
         """Who is made to leave whole."""
         return frozenset(step.job for step in self.steps(Evict))

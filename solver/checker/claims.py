@@ -125,9 +125,7 @@ class _Claims:
     @cached_property
     def _starting(self) -> Counter[QuotaLine]:
         """What starts beside what is promised, on every line."""
-        steps = [
-            step for step in self.case.placing if step.job in self.case.bound and step.job not in self.case.promised
-        ]
+        steps = [step for step in self.case.placing if step.job in self.case.started]
         charged = ((self.case.jobs[step.job].spec.queue, self.case.given(step)) for step in steps)
         return self.case.lookup.added_up((queue, *one) for queue, charge in charged for one in charge.items())
 

@@ -259,7 +259,7 @@ class HostFairness:
         """What jobs without GPUs start in the plan."""
         found = Counter[Line]()
         for step in self.case.placing:
-            if step.job in self.case.bound and step.job not in self.case.promised and not self._has_gpus(step.tasks):
+            if step.job in self.case.started and not self._has_gpus(step.tasks):
                 job = self.case.jobs[step.job]
                 found.update(dict(self._on_path(job.spec.queue, beside_of(job, step.tasks))))
         return found

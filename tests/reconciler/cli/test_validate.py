@@ -110,3 +110,29 @@ def test_a_job_file_is_checked_alone(quorate: Quorate, tmp_path: Path) -> None:
     assert ran.out == (
         f"{job}:4:30: error[out-of-range]: spec.taskGroups has 0 items, at least 1 is needed\n1 error, 0 warnings\n"
     )
+
+
+@pytest.mark.parametrize(("year", "told"), [(2020, True), (9000, False)])
+def test_hours_and_reservations_that_are_over_are_warned_of(
+    quorate: Quorate, tmp_path: Path, year: int, told: bool
+) -> None:
+    repeat = f'from: "{year}-01-01T20:00:00Z", repeat: {{rule: "FREQ=DAILY;COUNT=3", duration: 10h, timeZone: Etc/UTC}}'
+    for folder in ("policies", "cluster-state"):
+        (tmp_path / folder).mkdir()
+    head = "apiVersion: quorate.dev/v1\nkind: %s\nmetadata: {name: %s}\n"
+    queue = head % ("Queue", "vision") + f"spec:\n  hours:\n    - {{name: nights, weight: 3, {repeat}}}\n"
+    pool = (
+        head % ("NodePool", "h") + "spec: {gpuType: H100, gpusPerNode: 8, cpu: 8, memory: 1Gi, nodes: {names: [a]}}\n"
+    )
+    kept = head % ("Reservation", "demo") + f"spec: {{{repeat}, queue: vision, nodes: [a]}}\n"
+    (tmp_path / "policies" / "vision.yaml").write_text(f"{queue}---\n{kept}")
+    (tmp_path / "cluster-state" / "nodes.yaml").write_text(pool)
+    ran = quorate("validate", str(tmp_path))
+    fix = "    Let the rule end later, or delete it.\n"
+    warned = "warning[windows-over]: the last window of"
+    text = f"""\
+policies/vision.yaml:6:1: {warned} hours nights of queue vision ended at 2020-01-04T06:00:00Z: it comes no more
+{fix}policies/vision.yaml:10:1: {warned} Reservation demo ended at 2020-01-04T06:00:00Z: it comes no more
+{fix}0 errors, 2 warnings
+"""
+    assert ran == (0, text if told else "valid\n", "")
