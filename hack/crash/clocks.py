@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
 import msgspec
 
+from hack.watched_backend import OrdersPassedOn
 from reconciler.model.clock import Clock
-from reconciler.protocols.backend import (
-    Activity,
-    AttemptKey,
-    Backend,
-    BackendChanges,
-    Cursor,
-    Epoch,
-    Order,
-    PartitionGpu,
-    TaskStatus,
-)
+from reconciler.protocols.backend import Activity, Backend, BackendChanges, Cursor, TaskStatus
 from solver.model.cluster import NodeName
 from solver.model.document import Document
 from solver.model.quantities import Instant
-from solver.model.workload import JobName
 
 STEP_MS: Final = 3_600_000
 SPEEDS: Final = (0.5, 1.0, 1.0, 2.0)
@@ -56,11 +46,12 @@ class SteppedClock:
         return self.true.monotonic_s()
 
 
-class ClocksOfNodes:
+class ClocksOfNodes(OrdersPassedOn):
     """Implements Backend over another: what nodes tell has their own clocks' times."""
 
     def __init__(self, real: Backend, clocks: Mapping[NodeName, SteppedClock]) -> None:
-        self._real, self._clocks = real, clocks
+        super().__init__(real)
+        self._clocks = clocks
 
     def set_one(self, chance: random.Random) -> None:
         """Somebody sets the clock of one node, or sets it right."""
@@ -77,22 +68,6 @@ class ClocksOfNodes:
         """What nodes tell, with their times."""
         told = self._real.changes(since)
         return msgspec.structs.replace(told, tasks=tuple(self._task(task) for task in told.tasks))
-
-    def submit(self, order: Order, epoch: Epoch) -> None:
-        """As it comes."""
-        self._real.submit(order, epoch)
-
-    def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
-        """As it comes."""
-        self._real.partition(order, epoch)
-
-    def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
-        """As it comes."""
-        self._real.forget(job, attempt, epoch)
-
-    def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> Mapping[AttemptKey, str]:
-        """As it comes."""
-        return self._real.forget_all(over, epoch)
 
     def _task(self, task: TaskStatus) -> TaskStatus:
         clock = self._clocks[task.node]

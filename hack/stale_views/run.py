@@ -97,7 +97,8 @@ class _Run:
         self.happenings = list(workload(chance, SIMULATION_START, divided=False))
         self.to_come = list(self.happenings)
         self.cluster = SimulatedCluster(NODES, self.clock, chance, DELAYS)
-        self.views = StaleViews(SimulatedBackend(self.cluster), self.clock, seed, STALE_UNTIL, kinds)
+        self.backend = SimulatedBackend(self.cluster)
+        self.views = StaleViews(self.backend, self.clock, seed, STALE_UNTIL, kinds)
         self.store, self.chance = open_quickly(path, self.clock), random.Random(f"failovers {seed}")
         self.evictions, self.problems, self.takeovers, self.passes = Evictions(), list[str](), 0, 0
         self.plane = self._plane()
@@ -180,6 +181,5 @@ class _Run:
     def _plane(self) -> ControlPlane:
         store = self.store
         doors = store.jobs, store.ledger, store.history, store.checkpoints, store.interventions, store.health
-        logs, policies = self.views._real, ChangingPolicy()
-        name = f"plane-{self.takeovers}"
-        return ControlPlane(name, *doors, self.views, logs, policies, solver_with(None), self.clock, LEASE)
+        name, policies = f"plane-{self.takeovers}", ChangingPolicy()
+        return ControlPlane(name, *doors, self.views, self.backend, policies, solver_with(None), self.clock, LEASE)

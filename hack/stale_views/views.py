@@ -9,11 +9,10 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-from reconciler.backends.simulated.backend import SimulatedBackend
+from hack.watched_backend import OrdersPassedOn
 from reconciler.model.clock import Clock
-from reconciler.protocols.backend import AttemptKey, BackendChanges, Cursor, Epoch, Order, PartitionGpu
+from reconciler.protocols.backend import Backend, BackendChanges, Cursor
 from solver.model.quantities import Duration, Instant
-from solver.model.workload import JobName
 
 Staleness = Literal["lags", "back", "misses"]
 """Of views: each is as old as the window says; they go back once, and on from there; tasks and nodes are left out of them."""
@@ -24,17 +23,16 @@ HONEST_SHARE: Final = 0.25
 MISSED: Final = 0.3
 
 
-class StaleViews:
+class StaleViews(OrdersPassedOn):
     """Implements Backend over another, with windows of one kind of staleness until `until`. `befell` counts views by their kind.
 
     What is missed in one window stays missed for all of it, as where the event of it was lost. A view is never made up.
     """
 
-    def __init__(
-        self, real: SimulatedBackend, clock: Clock, seed: int, until: Instant, kinds: Collection[Staleness]
-    ) -> None:
+    def __init__(self, real: Backend, clock: Clock, seed: int, until: Instant, kinds: Collection[Staleness]) -> None:
         self.befell: Counter[str] = Counter()
-        self._real, self._clock, self._until = real, clock, until
+        super().__init__(real)
+        self._clock, self._until = clock, until
         self._chance = random.Random(f"stale views {seed}")
         self._kinds = sorted(kinds)
         self._seen: deque[tuple[Instant, BackendChanges]] = deque()
@@ -81,19 +79,3 @@ class StaleViews:
             stopped=tuple(stop for stop in view.stopped if (stop.job, stop.attempt) not in unseen),
             nodes=tuple(node for node in view.nodes if there(node.name)),
         )
-
-    def submit(self, order: Order, epoch: Epoch) -> None:
-        """As it comes."""
-        self._real.submit(order, epoch)
-
-    def partition(self, order: PartitionGpu, epoch: Epoch) -> None:
-        """As it comes."""
-        self._real.partition(order, epoch)
-
-    def forget(self, job: JobName, attempt: int, epoch: Epoch) -> None:
-        """As it comes."""
-        self._real.forget(job, attempt, epoch)
-
-    def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> dict[AttemptKey, str]:
-        """As it comes."""
-        return self._real.forget_all(over, epoch)

@@ -378,18 +378,18 @@ class Realisation:
         """Whether each job gains what `minGain` asks of it. The program asks it of jobs with the same rights together."""
         least = self.making.policy.scheduling.evictions.min_gain
         for number in self.victims if least else ():
-            served, lost = (
-                self.jobs[number].served,
-                sum(sum(victim.holder.charge.values()) for victim in self._victims(number)),
-            )
-            is_bound = not self.program.families[served.family].preemptor.overdue
-            if is_bound and sum(served.option.charge.values()) < least * lost:
+            lost = sum(sum(victim.holder.charge.values()) for victim in self._victims(number))
+            family = self.program.families[self.jobs[number].served.family]
+            if not family.preemptor.overdue and self._gain(number) < least * lost:
                 return False
         # Nobody moves for a job that gains little, overdue or not.
         return not least or all(
-            sum(self.jobs[number].served.option.charge.values()) >= least * sum(move.mover.gpus for move in moves)
-            for number, moves in self.moves.items()
+            self._gain(number) >= least * sum(move.mover.gpus for move in moves) for number, moves in self.moves.items()
         )
+
+    def _gain(self, number: int) -> int:
+        """Milli-GPU that a job gets."""
+        return sum(self.jobs[number].served.option.charge.values())
 
     def _is_within_round(self) -> bool:
         """Whether no more jobs are asked than `perRound` allows. The program does not count those that could leave for a guarantee

@@ -157,7 +157,8 @@ def _too_few_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iter
         if cut is not None and cut.fit_at_last >= group.least:
             yield cut
         else:
-            yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits[number], *_limit_of(room, group))
+            limit = _limit_of(room, group)
+            yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits[number], *limit, shape.devices)
 
 
 def _kept_apart(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
