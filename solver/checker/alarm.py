@@ -13,6 +13,7 @@ from solver.checker.end_state import EndState
 from solver.checker.milder_evictions import milder_evictions
 from solver.checker.order import unfair_starts
 from solver.checker.shortfalls import shortfalls
+from solver.checker.sizes import with_late_growths_asked
 from solver.checker.vain_evictions import vain_evictions
 from solver.model.snapshot import Snapshot, foreseen
 from solver.plan.plan import Plan
@@ -28,7 +29,7 @@ It starts before one of a user that has less of its queue.
 
 def findings(snapshot: Snapshot, policy: Policy, plan: Plan) -> tuple[Violation, ...]:
     """Jobs that wait and need not, and work that leaves for nothing; () where there is none. The plan must break no rule."""
-    return tuple(_findings(JudgedPlan.of(foreseen(snapshot), policy, plan)))
+    return tuple(_findings(with_late_growths_asked(JudgedPlan.of(foreseen(snapshot), policy, plan))))
 
 
 def _findings(case: JudgedPlan) -> Iterator[Violation]:

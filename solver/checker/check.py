@@ -29,7 +29,7 @@ from solver.checker.quotas import quota_violations
 from solver.checker.reservation_documents import declared_violations, undeclared_violations
 from solver.checker.reservations import reservation_violations
 from solver.checker.sharing import sharing_violations
-from solver.checker.sizes import size_violations, with_parts_apart
+from solver.checker.sizes import size_violations, with_late_growths_asked, with_parts_apart
 from solver.checker.terminations import leave_violations
 from solver.checker.turns import turn_violations
 from solver.checker.verdicts import verdict_violations
@@ -88,9 +88,10 @@ def _findings(
 
 
 def _unlawful(case: JudgedPlan, of_gangs: Sequence[Rule], of_parts: Sequence[Rule]) -> Iterable[Violation]:
+    asked = with_late_growths_asked(case)
     for rule in of_gangs:
-        yield from rule(case)
-    apart = with_parts_apart(case)
+        yield from rule(case if rule is size_violations else asked)
+    apart = with_parts_apart(asked)
     for rule in of_parts:
         yield from rule(apart)
 

@@ -90,7 +90,7 @@ def _leaving(plan: Plan, jobs: PartsByName) -> tuple[dict[JobName, Evict | Shrin
         if isinstance(step, Evict):
             steps[step.job] = step
             along.update(part.name for part in jobs.of(step.job) if part.name != step.job)
-        elif isinstance(step, Shrink) and step.means != "overdue":
+        elif isinstance(step, Shrink):
             named = {(task.group, task.index) for task in step.tasks}
             for part in jobs.of(step.job):
                 if {(task.group, task.index) for task in part.placement} <= named:

@@ -51,6 +51,25 @@ def with_parts_apart(case: JudgedPlan) -> JudgedPlan:
     return replace(case, whole=case, snapshot=apart, plan=msgspec.structs.replace(case.plan, steps=tuple(steps)))
 
 
+def with_late_growths_asked(case: JudgedPlan) -> JudgedPlan:
+    """The same world and plan, in which what joins a gang too late was asked to leave it before: it counts for its queue no more.
+
+    Whether it is late is for `size_violations` to judge.
+    """
+    late = {step.job: step for step in case.steps(Shrink) if step.means == "overdue"}
+    if not late:
+        return case
+    now = case.snapshot.time
+    joining = (i for i in case.intents if i.kind != "grow" or i.job not in late)
+    leaving = (
+        Intent("shrink", step.job, step.attempt, now, now.after(step.grace), step.tasks) for step in late.values()
+    )
+    in_flight = msgspec.structs.replace(case.snapshot.in_flight, intents=(*joining, *leaving))
+    world = msgspec.structs.replace(case.snapshot, in_flight=in_flight)
+    steps = tuple(step for step in case.plan.steps if late.get(step.job) is not step)
+    return replace(case, snapshot=world, plan=msgspec.structs.replace(case.plan, steps=steps))
+
+
 def _left_of(job: Job, now: Instant) -> Duration | None:
     """How much longer a running gang may run: what joins it ends with it."""
     if job.time_limit is None or job.started_at is None:

@@ -11,8 +11,6 @@ from solver.plan.violation import Violation
 def leave_violations(case: JudgedPlan) -> Iterator[Violation]:
     """S4: no job leaves that may not; none moves that nothing can be promised to. Tasks that never began may always go."""
     for step in case.leaving:
-        if step.means == "overdue":
-            continue
         job = case.jobs[step.job]
         said, held = job.leaves, job.held_by if job.leaves == "not" else ""
         if step.past != held:

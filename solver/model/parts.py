@@ -106,9 +106,11 @@ def shrinking_apart(snapshot: Snapshot) -> Snapshot:
     before = {job.name for job in snapshot.jobs}
     apart = {owner_of(job.name) for job in jobs if job.name not in before}
     stops = (_stop_of(intent) for intent in shrinking.values() if intent.job in apart)
-    # What leaves is held once: by the part that was asked to stop.
+    # What leaves is held once: by the part that was asked to stop, be it of what was to join.
     asked = (
-        msgspec.structs.replace(intent, tasks=()) if intent.kind == "shrink" else intent
+        msgspec.structs.replace(intent, tasks=without(intent.tasks, shrinking[intent.job].tasks))
+        if intent.kind in ("shrink", "grow") and intent.job in shrinking
+        else intent
         for intent in snapshot.in_flight.intents
     )
     in_flight = msgspec.structs.replace(snapshot.in_flight, intents=(*asked, *stops))
