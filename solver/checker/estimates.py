@@ -132,8 +132,11 @@ def _holders(case: JudgedPlan, closed: Set[NodeName]) -> Iterator[tuple[int | No
         is_open = GpuType("") not in held and (not closed or closed.isdisjoint([task.node for task in job.placement]))
         yield end, held if is_open else charge(job.placement)
     for step in case.steps(Bind):
-        limit = known.limit(case.jobs[step.job], step.time_limit)
-        yield _first(None if limit is None else now + limit, known.reserved_from_of(step.tasks)), charge(step.tasks)
+        job = case.jobs[step.job]
+        limit = known.limit(job, step.time_limit)
+        # What joins a gang ends with it, and how long its like have run counts from the gang's start.
+        began = now if step.time_limit is not None or job.started_at is None else job.started_at
+        yield _first(None if limit is None else began + limit, known.reserved_from_of(step.tasks)), charge(step.tasks)
 
 
 def _first(one: int | None, other: int | None) -> int | None:

@@ -151,7 +151,6 @@ class Cluster:
         assert not self.leaves(step.job), step
         if isinstance(step, Shrink):
             assert not any(intent.job == step.job and intent.kind == "shrink" for intent in self.intents), step
-            self._forget(step.job, "grow")
             self._ask("shrink", step.job, step.attempt, step.grace, step.tasks, step.beneficiary)
         elif isinstance(step, Evict):
             self.stop(step.job, step.grace, "evict", step.beneficiary)
@@ -251,7 +250,7 @@ class Cluster:
             case "start" | "grow":
                 self._confirm_begun(intent)
             case "shrink":
-                self.intents.remove(intent)
+                self._forget(intent.job, "shrink", "grow")
                 self._change(intent.job, placement=without(self.jobs[intent.job].placement, intent.tasks))
             case "stop" if intent.sends_back:
                 self.wait_again(intent.job, evicted=intent.evicts)
@@ -261,9 +260,10 @@ class Cluster:
                 pass
 
     def _confirm_begun(self, intent: Intent) -> None:
-        """Tasks begin only once what they are on is partitioned."""
+        """Tasks begin only once what they are on is partitioned, and not where they were asked to leave again."""
         tasks = self.jobs[intent.job].placement if intent.kind == "start" else intent.tasks
-        if gpus_of(tasks) & self._repartitions.keys():
+        leaves = any(other.job == intent.job and other.kind == "shrink" for other in self.intents)
+        if leaves or gpus_of(tasks) & self._repartitions.keys():
             return
         self.intents.remove(intent)
         if intent.kind == "start":
