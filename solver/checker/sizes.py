@@ -66,7 +66,7 @@ def with_late_growths_asked(case: JudgedPlan) -> JudgedPlan:
     )
     in_flight = msgspec.structs.replace(case.snapshot.in_flight, intents=(*joining, *leaving))
     world = msgspec.structs.replace(case.snapshot, in_flight=in_flight)
-    steps = tuple(step for step in case.plan.steps if late.get(step.job) is not step)
+    steps = tuple(step for step in case.plan.steps if not isinstance(step, Shrink) or step.means != "overdue")
     return replace(case, snapshot=world, plan=msgspec.structs.replace(case.plan, steps=steps))
 
 

@@ -215,8 +215,7 @@ class PreemptionDecision:
             alike[key, stretches.first(candidate, key)].append(candidate)
         for members in alike.values():
             preemptor = self.making.preemptor(members[0], self.tier)
-            known = self.making.policy.priority_class(members[0].job)
-            is_firm = known is not None and not known.preemptible and not self.grows
+            is_firm = self.making.policy.is_firm(members[0].job) and not self.grows
             yield PreemptorClass(tuple(members), preemptor, is_firm)
 
     def _families(self, classes: Sequence[PreemptorClass]) -> tuple[list[PreemptorFamily], dict[int, tuple[int, ...]]]:

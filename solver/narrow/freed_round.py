@@ -243,8 +243,8 @@ class FreedRound:
 
     def _has_claim(self, candidate: StartCandidate, headroom: QuotaHeadroom) -> bool:
         """Whether others might leave or move for it inside its guarantees."""
-        queue, known = candidate.job.spec.queue, self.policy.priority_class(candidate.job)
-        is_firm, own = known is not None and not known.preemptible, self._lower(candidate)
+        queue, own = candidate.job.spec.queue, self._lower(candidate)
+        is_firm = self.policy.is_firm(candidate.job)
         return any(
             not any(option.charge.values())
             or lies_inside(headroom, "entitled", queue, option.charge, own)

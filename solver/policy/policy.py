@@ -405,6 +405,11 @@ class Policy(Document, frozen=True, omit_defaults=False, dict=True, gc=True):
             return PriorityClass("")
         return self._classes.get(name)
 
+    def is_firm(self, job: Job) -> bool:
+        """Whether nothing may evict a job for others: its class is not preemptible."""
+        known = self.priority_class(job)
+        return known is not None and not known.preemptible
+
     @cached_property
     def _classes(self) -> dict[str, PriorityClass]:
         return {known.name: known for known in reversed(self.priority_classes)}

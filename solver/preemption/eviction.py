@@ -101,7 +101,7 @@ class Preemptor:
         """
         served = {job.name for job, _ in self.served}
         for candidate in candidates:
-            if candidate.job.name not in served and self._is_firm(candidate.job):
+            if candidate.job.name not in served and self.policy.is_firm(candidate.job):
                 found, claimed = self._as_it_is(self._firm(candidate, "entitled"))
                 if found:
                     self.give(found, claimed)
@@ -219,8 +219,7 @@ class Preemptor:
 
     def _firm(self, candidate: StartCandidate, tier: Tier) -> list[PlacementRequest]:
         """The ways in which a job that is not preemptible lies inside its guarantees beside other such work alone."""
-        known = self.policy.priority_class(candidate.job)
-        if tier != "entitled" or known is None or known.preemptible:
+        if tier != "entitled" or not self.policy.is_firm(candidate.job):
             return []
         guaranteed, used = self.attempts.headroom.shares.guaranteed, self.firm_used()
         tree, queue = self.attempts.headroom.shares.tree, candidate.job.spec.queue
@@ -243,7 +242,7 @@ class Preemptor:
         given = ((start.candidate.job, start.charge) for start in self.starts[self._firm_counted[0] :])
         promised = ((known.job, known.start.charge) for known in self.promises[self._firm_counted[1] :])
         for job, charge in (*given, *promised):
-            if self._is_firm(job):
+            if self.policy.is_firm(job):
                 for kind, milli in charge.items():
                     for line in tree.lines(job.spec.queue, kind):
                         used[line] += milli
@@ -255,14 +254,10 @@ class Preemptor:
             tree, types = self.attempts.headroom.shares.tree, self.snapshot.gpu_types
             self._firm_total = Counter[QuotaLine]()
             for job, tasks in charged(self.snapshot):
-                if self._is_firm(job):
+                if self.policy.is_firm(job):
                     for kind, milli in charge_of_tasks(tasks, types).items():
                         self._firm_total.update(dict.fromkeys(tree.lines(job.spec.queue, kind), milli))
         return self._firm_total
-
-    def _is_firm(self, job: Job) -> bool:
-        known = self.policy.priority_class(job)
-        return known is not None and not known.preemptible
 
     def _as_it_is(
         self, requests: Sequence[PlacementRequest]

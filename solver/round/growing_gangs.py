@@ -161,8 +161,7 @@ def awaited_types(
     for candidate in candidates:
         opens = preempts_from(policy, shares.tree, candidate.job)
         if opens is not None and opens > now:
-            known, queue = policy.priority_class(candidate.job), candidate.job.spec.queue
-            is_firm = known is not None and not known.preemptible
+            is_firm, queue = policy.is_firm(candidate.job), candidate.job.spec.queue
             for option in candidate.options:
                 found.update(option.charge if is_firm or inside.holds(queue, option.charge) else ())
     return frozenset(found)

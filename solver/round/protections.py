@@ -385,8 +385,8 @@ class ProtectedWaits:
             gpus = sum(victim.holder.gpus for victim in found.victims)
             borrowed = all(victim.means == "reclaim" for victim in found.victims)
             return borrowed and gpus <= sum(found.request.option.charge.values())
-        known = self.policy.priority_class(found.request.candidate.job)
-        if found.request.displaces and found.request.tier == "fair" and known is not None and not known.preemptible:
+        is_firm = self.policy.is_firm(found.request.candidate.job)
+        if found.request.displaces and found.request.tier == "fair" and is_firm:
             return False
         fairly = found.request.tier != "fair" or _keeps_shares(found, self.headroom)
         return fairly and _is_gpu_for_gpu(found) and not self._is_hurried(found, making)

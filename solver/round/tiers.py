@@ -504,9 +504,8 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
     # What no answer could exceed bounds these values: every job is preempted, which makes room inside its own queue's guarantee.
     allocations = this.ground.evictable.allocations
     everybody = Charges(allocations, np.ones(len(allocations.holders), dtype=bool)).items()
-    # What displaces work stands before what was promised in earlier rounds, too.
-    promised = _promised_before(this.ground.snapshot) if displacing else ()
-    bounds = loose_bounds(candidates, sub_layers, shares.without([*everybody, *promised]))
+    beside = _not_counted_beside(displacing, this.ground.snapshot, this.ground.policy)
+    bounds = loose_bounds(candidates, sub_layers, shares.without([*everybody, *beside]))
     gaps = {} if this.ground.standing_back or growth or growing else this.gaps
     bounds = tuple(
         min(bound, value + gaps[name]) if name in gaps else bound
@@ -526,10 +525,14 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
     )
 
 
-def _promised_before(snapshot: Snapshot) -> Iterator[tuple[QueueName, Charge]]:
+def _not_counted_beside(
+    displacing: Collection[JobStart], snapshot: Snapshot, policy: Policy
+) -> Iterator[tuple[QueueName, Charge]]:
+    """What displaces work stands before what was promised in earlier rounds, too; and what is firm, before all that is not."""
+    is_firm = any(policy.is_firm(start.candidate.job) for start in displacing)
     types = snapshot.gpu_types
-    for job, tasks in charged(snapshot):
-        if job.phase == "pending":
+    for job, tasks in charged(snapshot) if displacing else ():
+        if job.phase == "pending" or (is_firm and not policy.is_firm(job)):
             yield job.spec.queue, charge_of_tasks(tasks, types)
 
 
