@@ -29,7 +29,7 @@ from reconciler.control.garbage_collection import seldom
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to keep the round of a plan that is refused.",
+    help="Where to keep the last round of a stretch in which something is wrong.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def main(

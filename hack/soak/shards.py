@@ -13,7 +13,8 @@ from typing import Any
 
 from hack.soak.stretch import GROWING, Stretch
 
-NO_SUM = ("seed", "growth", "rssMb", "storeMb", "hoursPerCpuMinute", "problems")
+WORST = ("rssMb", "storeMb")
+NO_SUM = ("seed", "growth", *WORST, "hoursPerCpuMinute", "problems")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,7 @@ def added_up(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "seeds": [one["seed"] for one in found],
         **{name: round(value, 1) for name, value in sums.items()},
         "growth": grown,
-        "rssMb": max(one["rssMb"] for one in found),
-        "storeMb": max(one["storeMb"] for one in found),
+        **{name: max((one[name] for one in found if one[name] is not None), default=None) for name in WORST},
         "hoursPerCpuMinute": round(sums["hours"] / sums["cpuSeconds"] * 60),
         "problems": [f"seed {one['seed']}: {problem}" for one in found for problem in one["problems"]],
     }

@@ -22,7 +22,7 @@ from hack.soak.world import DAY_MS, FAULTS, HOUR_MS, Arrival, Arrivals, Forgetfu
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster
 from reconciler.control import ledger_site
-from reconciler.control.control import ControlPlane
+from reconciler.control.control import ControlPlane, Solved
 from reconciler.control.idle_watch import IdleWatch
 from reconciler.control.recording import solver_with
 from reconciler.model.clock import SIMULATION_START, VirtualClock
@@ -34,9 +34,10 @@ from reconciler.server.pruning import Pruning
 from reconciler.store.store import SqlStore, open_store
 from reconciler.supervisor.processes import read_of
 from solver.model.cluster import DeviceId, NodeName
-from solver.model.document import encode
 from solver.model.quantities import Duration, Instant
+from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
+from solver.policy.policy import Policy
 
 STEPS_MS = (5_000, 60_000, 600_000, 1_800_000, HOUR_MS)
 WEIGHTS = (2, 2, 2, 3, 3)
@@ -44,8 +45,8 @@ WEIGHTS = (2, 2, 2, 3, 3)
 LEASE = Duration(2 * HOUR_MS)
 NODE_DIES_EVERY_MS = 40 * HOUR_MS
 OVERDUE_MS = 7 * DAY_MS
-"""No job may wait for longer: each fits, and the cluster is not asked for more than it has for so long. Half of it in a batch gang
-waits for days, while work of higher classes comes."""
+"""No job may wait for longer since it held anything: each fits, and the cluster is not asked for more than it has for so long. Half
+of it in a batch gang waits for days, while work of higher classes comes, and leaves for that time and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Outcome:
 
 
 STATE, STORE = "soak.pickle", "quorate.db"
-OF_A_PROCESS = frozenset({"path", "store", "plane", "pruning", "pass_ms", "refused"})
+OF_A_PROCESS = frozenset({"path", "store", "plane", "pruning", "pass_ms", "solve", "decided"})
 
 
 class _NoUse:
@@ -103,6 +104,7 @@ class Soak:
         self.arrivals = Arrivals(seed)
         self.next = next(self.arrivals)
         self.give_ups: dict[str, Instant] = {}
+        self.held: dict[JobName, Instant] = {}
         self.dies = SIMULATION_START.after(NODE_DIES_EVERY_MS)
         self.outcome = Outcome()
         self.held_gpu_ms, self.held_since = 0, SIMULATION_START
@@ -124,9 +126,9 @@ class Soak:
     def _begin(self, path: Path) -> None:
         """What is of this process: a store that is open, and a control plane."""
         self.path, self.store = path, open_quickly(path, self.clock)
+        self.solve, self.decided = solver_with(None), dict[str, Snapshot | Policy]()
         self.plane = self._plane()
         self.pass_ms = list[float]()
-        self.refused: tuple[bytes, bytes] | None = None
         doors = self.store.history, self.store.placements, self.store.capacities, self.store.gpu_uses
         self.pruning = Pruning(*doors, self.policies, self.clock, lambda: self.epoch, apart_s=0.0)
 
@@ -192,7 +194,6 @@ class Soak:
         self.outcome.counts.update(type(step).__name__ for step in done.plan.steps)
         if done.fault:
             self.outcome.problems.append(f"{now}: a plan was refused: {done.fault}")
-            self.refused = encode(done.snapshot), encode(done.policy)
 
     def _happen(self, now: Instant) -> None:
         while self.next.at <= now:
@@ -238,10 +239,12 @@ class Soak:
                     yield f"{task.job}/{task.attempt} runs on {device}, which {owner.job if owner else 'no job'} holds"
         intents = Counter((intent.kind, intent.job) for intent in self.store.ledger.intents())
         yield from (f"{count} intents {kind} {job}" for (kind, job), count in intents.items() if count > 1)
-        holders = {claim.job for claim in claims}
+        self.held = {name: at for name, at in self.held.items() if name in names}
+        self.held.update((claim.job, now) for claim in claims)
         for record in live:
-            if now - record.submitted_at > OVERDUE_MS and record.name not in holders:
-                yield f"{record.name} has waited since {record.submitted_at}"
+            since = self.held.get(record.name, record.submitted_at)
+            if now - since > OVERDUE_MS:
+                yield f"{record.name} has waited since {since}"
 
     def _end_of_day(self, now: Instant) -> None:
         """What was on record for the days up to now is what the claims held; then what is old goes."""
@@ -275,6 +278,10 @@ class Soak:
         self.outcome.samples.append(found)
         seen(found)
 
+    def _solve(self, snapshot: Snapshot, policy: Policy) -> Solved:
+        self.decided = {"snapshot": snapshot, "policy": policy}
+        return self.solve(snapshot, policy)
+
     def _plane(self) -> ControlPlane:
         store = self.store
         doors = store.jobs, store.ledger, store.history, store.checkpoints, store.interventions, store.health
@@ -284,7 +291,7 @@ class Soak:
             self.backend,
             self.backend,
             self.policies,
-            solver_with(None),
+            self._solve,
             self.clock,
             LEASE,
             idle=IdleWatch(_NoUse(), store.gpu_uses),

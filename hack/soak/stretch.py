@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from hack.soak.soak import STORE, Sample, Soak, growth, longest
+from solver.model.document import encode
 
 SAMPLES, HOURS_APART_MAX = 30, 100
 SAMPLES_JUDGED_MIN = 9
@@ -22,7 +23,7 @@ GROWING = ("objects", "rss_mb", "pass_ms")
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """`state`: where it is put by; None: nowhere. `keep`: where the round of a plan that is refused is kept."""
+    """`state`: where it is put by; None: nowhere. `keep`: where the last round is kept, if anything is wrong after it."""
 
     hours: int
     seed: int
@@ -42,10 +43,12 @@ class Stretch:
             came = soak.run(self.hours, max(min(self.hours // SAMPLES, HOURS_APART_MAX), 1), seen)
             if not came.problems:
                 self._put_by(soak)
-        if self.keep is not None and soak.refused is not None:
+        for problem in came.problems:
+            say(f"seed {self.seed} problem {problem}")
+        if self.keep is not None and came.problems:
             self.keep.mkdir(parents=True, exist_ok=True)
-            for name, content in zip(("snapshot", "policy"), soak.refused, strict=True):
-                (self.keep / f"{name}.json").write_bytes(content)
+            for name, decided in soak.decided.items():
+                (self.keep / f"{name}.json").write_bytes(encode(decided))
         of_one = longest(came.samples)
         judged = of_one if len(of_one) >= SAMPLES_JUDGED_MIN else []
         return {
