@@ -30,6 +30,8 @@ NODES, GPUS_PER_NODE = 6, 4
 QUEUES = (QueueName("red"), QueueName("blue"), QueueName("green"))
 CLASSES = ("inference", "training", "batch")
 JOBS_PER_HOUR = 1.4
+RUNS_AT_MOST_MIN = 12 * 60
+"""Nothing is saved: what runs for days and leaves time and again would never end, and the cluster be asked for more and more."""
 AGAIN = RetryPolicy("again", max_retries=2, backoff=Backoff(Duration(60_000), max=Duration(1_800_000)))
 IDLE = IdlePolicy("quiet", IdleEvidence(no_task_activity_for=Duration(2 * HOUR_MS)), queues=(QUEUES[2],), action="lend")
 FAULTS = Faults(
@@ -109,7 +111,7 @@ class Policies:
         classes = (
             PriorityClass("inference", 1000, "latency-critical", protection=protection),
             PriorityClass("training", 100, protection=protection),
-            PriorityClass("batch", 10, "preemptible", protection=protection),
+            PriorityClass("batch", 10, "preemptible", protection=Protection(Duration(600_000), evictions_per_day=3)),
         )
         scheduling = SchedulingPolicy(
             "training", usage_half_life=Duration(DAY_MS), keep_rounds=KEEP_ROUNDS, keep_placements=KEEP_PLACEMENTS
@@ -152,7 +154,7 @@ class Arrivals(Iterator[Arrival]):
 
 def _spec(chance: random.Random) -> JobSpec:
     gpus, tasks, kind = chance.choice((1, 1, 2, 4)), chance.choice((1, 1, 1, 2, 3)), chance.random()
-    minutes = max(1, round(chance.lognormvariate(4.5, 1.2)))
+    minutes = min(max(1, round(chance.lognormvariate(4.5, 1.2))), RUNS_AT_MOST_MIN)
     command: tuple[str, ...] = ("sleep", f"{minutes}m")
     if kind < 0.12:
         command = ("fail", "3", f"{minutes}m")
