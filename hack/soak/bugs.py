@@ -20,7 +20,7 @@ from reconciler.protocols.ledger import Claim
 from reconciler.store.ledger import SqlLedger
 
 Patches = Iterable[Any]
-HOURS, SAMPLES_EVERY = 60, 4
+HOURS, SAMPLES_EVERY = 90, 4
 MEMORY_MAX = 0.03
 
 
