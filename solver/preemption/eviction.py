@@ -68,7 +68,7 @@ class Preemptor:
     displacing: dict[JobName, Tier] = field(default_factory=dict)
     strictly: bool = False
     beginning: tuple[JobStart, ...] = ()
-    _host_dues: tuple[tuple[int, int], HostDues] | None = None
+    _host_dues: tuple[tuple[int, int], HostDues, HostDues] | None = None
     _for_host_shares: int = 0
     _lent_to: dict[JobName, int] = field(default_factory=dict)
     _unserved: Unserved = field(default_factory=Unserved)
@@ -175,7 +175,7 @@ class Preemptor:
 
     def _serve_without_gpus(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier, alike: Alike) -> None:
         """Have work leave that has no GPUs either; what is not for a guarantee once all who wait for GPUs have been served."""
-        claim = HostClaim(self.givers, self.host_dues, preemptor)
+        claim = HostClaim(self.givers, self.host_dues, preemptor, self.host_dues_of_given)
         if tier not in COUNTED or claim.is_inside != (tier == "entitled"):
             return
         for option in candidate.options:
@@ -199,15 +199,24 @@ class Preemptor:
 
     @property
     def host_dues(self) -> HostDues:
-        """What jobs without GPUs are due beside what was given here, and what starts in any case."""
+        """What jobs without GPUs are due beside what was given here, and what starts if it still can then."""
+        return self._known_host_dues()[0]
+
+    @property
+    def host_dues_of_given(self) -> HostDues:
+        """The same, if nothing starts but what was given here: what is promised takes of what is free."""
+        return self._known_host_dues()[1]
+
+    def _known_host_dues(self) -> tuple[HostDues, HostDues]:
         given = len(self.starts), len(self.promises)
         if self._host_dues is None or self._host_dues[0] != given:
             before, done = self.attempts.headroom.shares.host, {start.candidate.job.name for start in self.starts}
             begin = (start for start in self.beginning if start.candidate.job.name not in done)
-            more = alone_among([*begin, *self.starts, *(promise.start for promise in self.promises)])
+            more = alone_among([*self.starts, *(promise.start for promise in self.promises)])
             gone = left_alone(victim for promise in self.promises for victim in promise.victims)
-            self._host_dues = given, before.after(more, gone)
-        return self._host_dues[1]
+            alone = before.after(more, gone)
+            self._host_dues = given, alone.after(alone_among(begin)), alone
+        return self._host_dues[1:]
 
     def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
         """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""

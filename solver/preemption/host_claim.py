@@ -30,11 +30,16 @@ FOR_SHARES_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class HostClaim:
-    """One job without GPUs that finds no room. `dues`: as they are once all that was decided before has been done."""
+    """One job without GPUs that finds no room. `dues`: as they are once all that was decided before has been done.
+
+    `sure`: the same, if nothing starts of what is only known to fit in what is free now: what is promised may take its place.
+    Others leave only where that is fair either way.
+    """
 
     givers: Givers
     dues: HostDues
     preemptor: PreemptorJob
+    sure: HostDues
 
     @property
     def _held(self) -> HeldAlone:
@@ -102,7 +107,9 @@ class HostClaim:
 
     def _is_fair(self, losses: Sequence[HeldAlone]) -> bool:
         queue = self.preemptor.job.spec.queue
-        return self.dues.above_alone(queue, losses) and self.dues.fairer(queue, self._held.beside, losses)
+        gain = self._held.beside
+        readings = (self.dues, self.sure) if self.sure.used != self.dues.used else (self.dues,)
+        return all(dues.above_alone(queue, losses) and dues.fairer(queue, gain, losses) for dues in readings)
 
 
 def _held_by(holder: Holder) -> HeldAlone:
