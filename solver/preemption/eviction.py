@@ -44,6 +44,8 @@ from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Charge, charge_of_tasks
 from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_dues import HostDues
+from solver.quota.host_guarantees import HeldAlone
+from solver.quota.users import beside_least
 from solver.quota.vacated import COUNTED, GUARANTEED, Tier, holds_more
 from solver.quota.victims import PreemptorJob, Victim
 
@@ -176,10 +178,12 @@ class Preemptor:
     def _serve_without_gpus(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier, alike: Alike) -> None:
         """Have work leave that has no GPUs either; what is not for a guarantee once all who wait for GPUs have been served."""
         claim = HostClaim(self.givers, self.host_dues, preemptor, self.host_dues_of_given)
-        if tier not in COUNTED or claim.is_inside != (tier == "entitled"):
+        if tier == "value" or claim.is_inside != (tier == "entitled"):
+            return
+        if tier == "shared" and (candidate.inside_only or not claim.is_shared):
             return
         for option in candidate.options:
-            request = PlacementRequest(candidate, option, "entitled")
+            request = PlacementRequest(candidate, option, "shared" if claim.is_shared else "entitled")
             fits = has_place(seen(self.attempts.soon, candidate.against), candidate.job.spec, option)
             if fits and self.attempts.is_below_limits(request, {}) and claim.is_lent:
                 return  # what is free, or will be, is left to all who wait
@@ -188,7 +192,7 @@ class Preemptor:
                 found = Fewest(self.attempts).find_without_gpus(request, side)
                 if found and self._keeps_to_limits(found, preemptor) and claim.may(found.victims):
                     self.give(found, None)
-                    self._for_host_shares += not claim.is_inside
+                    self._for_host_shares += tier == "fair"
                     return
         self._unserved.add(candidate, alike, was_refused=False)
 
@@ -465,6 +469,9 @@ class Preemptor:
         tree, queue = self.attempts.evictable.rules.tree, candidate.job.spec.queue
         kinds = {kind for option in candidate.options for kind in option.charge}
         sharing = {line.queue for kind in kinds if (line := tree.sharing(QuotaLine(queue, kind))) is not None}
+        if not any(sum(option.charge.values()) for option in candidate.options):
+            held = HeldAlone(queue, beside_least(candidate.job.spec))
+            sharing = {line.queue for line, _ in self.attempts.headroom.shares.host.guarantees.sharing(held)}
         return next((name for name in reversed(tree.path(queue)) if name in sharing), None)
 
     def _keeps_to_limits(self, found: PreemptionResult, preemptor: PreemptorJob) -> bool:

@@ -1,4 +1,4 @@
-"""Jobs of all sizes that want CPU and memory, with GPUs and without, in tiny worlds, drawn: no plan is refused, and each comes to rest."""
+"""Jobs of all sizes that want CPU and memory, with GPUs and without, in tiny worlds, drawn: no plan is refused, and each rests."""
 
 from __future__ import annotations
 
