@@ -15,13 +15,19 @@ from reconciler.control.passes import Pass
 from reconciler.control.queue_use import QueueUse
 from reconciler.control.runner import Condition, LoopStatus
 from reconciler.model.git_status import PolicyStatus
-from reconciler.model.queue_line import QueueLine
+from reconciler.model.queue_line import HostQueueLine, QueueLine, amount_number
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.placement.stranded_gpus import stranded_gpus
+from solver.policy.host_share import Resource
 from solver.policy.policy import Queue
 
 _LEADS: Final[frozenset[Condition]] = frozenset({"leading", "observing"})
 _QUEUES: Final = "of a queue with those below it, by type."
+_HOST_UNITS: Final[dict[Resource, tuple[str, str]]] = {
+    "cpu": ("cpu_cores", "CPU cores"),
+    "memory": ("memory_bytes", "Bytes of memory"),
+}
+"""What the metrics are called, and how their amounts are told."""
 
 
 class PlaneFigures(Collector):
@@ -45,7 +51,9 @@ class PlaneFigures(Collector):
         yield from _leads(loop)
         yield from _in_force(policy)
         if loop.last is not None and policy.last_applied_revision:
-            yield from _queues(self._uses())
+            uses = self._uses()
+            yield from _queues(uses)
+            yield from _of_host(uses)
             yield from self._free(loop.last)
 
     def _free(self, last: Pass) -> tuple[Metric, ...]:
@@ -125,3 +133,26 @@ def _queues(uses: tuple[tuple[Queue, QueueUse], ...]) -> Iterator[Metric]:
 
 def _gauge(name: str, what: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, f"{what} {_QUEUES}", labels=["queue", "gpu_type"])
+
+
+def _of_host(uses: tuple[tuple[Queue, QueueUse], ...]) -> Iterator[Metric]:
+    """CPU and memory, where some queue says anything of either."""
+    figures: dict[str, tuple[str, Callable[[HostQueueLine], str | None]]] = {
+        "held": ("that jobs hold", lambda line: line.held),
+        "without_gpus": ("that jobs without GPUs hold", lambda line: line.without_gpus),
+        "guaranteed": ("guaranteed to jobs without GPUs", lambda line: line.guaranteed),
+        "fair_share": ("that are the fair share of jobs without GPUs", lambda line: line.fair_share),
+        "borrowed": ("that jobs without GPUs hold beyond the guarantee", lambda line: line.borrowed),
+        "waiting": ("asked for by jobs without GPUs that wait", lambda line: line.waiting),
+        "max": ("that may be held at most", lambda line: line.max),
+    }
+    for resource, (unit, word) in _HOST_UNITS.items():
+        for name, (what, value) in figures.items():
+            help_text = f"{word} {what}, of a queue with those below it."
+            family = GaugeMetricFamily(f"quorate_queue_{unit}_{name}", help_text, labels=["queue"])
+            for queue, use in uses:
+                for text in (value(line) for line in use.host if line.resource == resource):
+                    if text is not None:
+                        family.add_metric([queue.name], amount_number(resource, text))
+            if family.samples:
+                yield family
