@@ -23,11 +23,63 @@ from solver.policy.policy import Queue
 
 _LEADS: Final[frozenset[Condition]] = frozenset({"leading", "observing"})
 _QUEUES: Final = "of a queue with those below it, by type."
-_HOST_UNITS: Final[dict[Resource, tuple[str, str]]] = {
-    "cpu": ("cpu_cores", "CPU cores"),
-    "memory": ("memory_bytes", "Bytes of memory"),
-}
-"""What the metrics are called, and how their amounts are told."""
+_HOST: Final[tuple[tuple[str, Resource, str, Callable[[HostQueueLine], str | None]], ...]] = (
+    ("quorate_queue_cpu_cores_held", "cpu", "CPU cores that jobs hold", lambda line: line.held),
+    (
+        "quorate_queue_cpu_cores_without_gpus",
+        "cpu",
+        "CPU cores that jobs without GPUs hold",
+        lambda line: line.without_gpus,
+    ),
+    (
+        "quorate_queue_cpu_cores_guaranteed",
+        "cpu",
+        "CPU cores guaranteed to jobs without GPUs",
+        lambda line: line.guaranteed,
+    ),
+    (
+        "quorate_queue_cpu_cores_fair_share",
+        "cpu",
+        "Fair share of jobs without GPUs in CPU cores",
+        lambda line: line.fair_share,
+    ),
+    ("quorate_queue_cpu_cores_borrowed", "cpu", "CPU cores held beyond the guarantee", lambda line: line.borrowed),
+    (
+        "quorate_queue_cpu_cores_waiting",
+        "cpu",
+        "CPU cores asked for by jobs without GPUs that wait",
+        lambda line: line.waiting,
+    ),
+    ("quorate_queue_cpu_cores_max", "cpu", "The most CPU cores that may be held", lambda line: line.max),
+    ("quorate_queue_memory_bytes_held", "memory", "Memory that jobs hold", lambda line: line.held),
+    (
+        "quorate_queue_memory_bytes_without_gpus",
+        "memory",
+        "Memory that jobs without GPUs hold",
+        lambda line: line.without_gpus,
+    ),
+    (
+        "quorate_queue_memory_bytes_guaranteed",
+        "memory",
+        "Memory guaranteed to jobs without GPUs",
+        lambda line: line.guaranteed,
+    ),
+    (
+        "quorate_queue_memory_bytes_fair_share",
+        "memory",
+        "Fair share of jobs without GPUs",
+        lambda line: line.fair_share,
+    ),
+    ("quorate_queue_memory_bytes_borrowed", "memory", "Memory held beyond the guarantee", lambda line: line.borrowed),
+    (
+        "quorate_queue_memory_bytes_waiting",
+        "memory",
+        "Memory asked for by jobs without GPUs that wait",
+        lambda line: line.waiting,
+    ),
+    ("quorate_queue_memory_bytes_max", "memory", "The most memory that may be held", lambda line: line.max),
+)
+"""Of CPU and memory the name of each metric, what it is about, its help, and its value as a queue's line writes it."""
 
 
 class PlaneFigures(Collector):
@@ -137,22 +189,11 @@ def _gauge(name: str, what: str) -> GaugeMetricFamily:
 
 def _of_host(uses: tuple[tuple[Queue, QueueUse], ...]) -> Iterator[Metric]:
     """CPU and memory, where some queue says anything of either."""
-    figures: dict[str, tuple[str, Callable[[HostQueueLine], str | None]]] = {
-        "held": ("that jobs hold", lambda line: line.held),
-        "without_gpus": ("that jobs without GPUs hold", lambda line: line.without_gpus),
-        "guaranteed": ("guaranteed to jobs without GPUs", lambda line: line.guaranteed),
-        "fair_share": ("that are the fair share of jobs without GPUs", lambda line: line.fair_share),
-        "borrowed": ("that jobs without GPUs hold beyond the guarantee", lambda line: line.borrowed),
-        "waiting": ("asked for by jobs without GPUs that wait", lambda line: line.waiting),
-        "max": ("that may be held at most", lambda line: line.max),
-    }
-    for resource, (unit, word) in _HOST_UNITS.items():
-        for name, (what, value) in figures.items():
-            help_text = f"{word} {what}, of a queue with those below it."
-            family = GaugeMetricFamily(f"quorate_queue_{unit}_{name}", help_text, labels=["queue"])
-            for queue, use in uses:
-                for text in (value(line) for line in use.host if line.resource == resource):
-                    if text is not None:
-                        family.add_metric([queue.name], amount_number(resource, text))
-            if family.samples:
-                yield family
+    for name, resource, what, value in _HOST:
+        family = GaugeMetricFamily(name, f"{what}, of a queue with those below it.", labels=["queue"])
+        for queue, use in uses:
+            for text in (value(line) for line in use.host if line.resource == resource):
+                if text is not None:
+                    family.add_metric([queue.name], amount_number(resource, text))
+        if family.samples:
+            yield family
