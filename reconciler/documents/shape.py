@@ -142,6 +142,8 @@ def _unknown_fields(found: _Difference) -> Iterator[_Finding]:
 
 
 def _missing_fields(found: _Difference) -> Iterator[_Finding]:
+    if not found.schema.get("elsewhere", {}).keys().isdisjoint(found.value):
+        return  # it is about something else, which is an error of its own
     for key in found.wanted:
         if key not in found.value:
             yield found.path, True, "missing-field", f"{_field(found.path)} lacks the field {key}", f"Add {key}."

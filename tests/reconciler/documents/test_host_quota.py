@@ -134,3 +134,11 @@ def test_memory_without_a_unit_is_asked_about() -> None:
         "Write 256Gi, if GiB are meant.",
     )
     assert codes(queues(a="{quota: [{resource: memory, guaranteed: 0, max: 1Mi}]}")) == []
+
+
+def test_a_row_of_cpu_in_hours_is_told_once() -> None:
+    repeat = "{rule: 'FREQ=DAILY;COUNT=9', duration: 10h, timeZone: UTC}"
+    hours = f"{{name: nights, from: '2026-11-30T20:00:00Z', repeat: {repeat}, quota: [{{resource: cpu, max: 4}}]}}"
+    (found,) = reading(queues(a=f"{{hours: [{hours}]}}")).problems
+    assert (found.code, found.message) == ("unknown-field", "there is no field 'resource' in spec.hours[0].quota[0]")
+    assert found.fix == "Quota of CPU and memory is the same at all hours: write the row into hostQuota of the queue."
