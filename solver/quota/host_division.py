@@ -56,6 +56,7 @@ def with_host_dues(
         *(found.guarantees, division.used, division.fair, division.wanted, frozenset(division.short)),
         *(division.kept, left),
         common=found.common,
+        at_most=division.used if tree.shares_host else {},
     )
     return replace(shares, host=dues.added_up())
 

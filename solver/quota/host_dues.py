@@ -36,7 +36,7 @@ class HostDues:
     guarantees what is not lent; `there`: what jobs with GPUs leave. Nothing is divided where `fair` is empty. `inside`: of what is
     used the part inside fair shares from the holders' queues up: the rest stands in no job's way. `weights`: what is used and kept
     back, as quota/lending has it. Both follow from the others (`added_up`). `common`: what may be claimed
-    of guarantees that are shared, and what lies inside that.
+    of guarantees that are shared, and what lies inside that; `at_most`: where any are, what is used if all stay.
     """
 
     guarantees: HostGuarantees = field(default_factory=lambda: HostGuarantees(QueueTree({}, {}), {}))
@@ -49,6 +49,7 @@ class HostDues:
     inside: Mapping[HostLine, int] = field(default_factory=dict)
     weights: Mapping[HostLine, int] = field(default_factory=dict)
     common: HostGuarantees = field(default_factory=lambda: HostGuarantees(QueueTree({}, {}), {}))
+    at_most: Mapping[HostLine, int] = field(default_factory=dict)
 
     @property
     def tree(self) -> QueueTree:
@@ -64,9 +65,12 @@ class HostDues:
         return tier == "fair share" and self.lies_inside_fair(held)
 
     def claims(self, held: HeldAlone) -> bool:
-        """Whether it would lie inside what queues above share, beside all that jobs without GPUs below these hold."""
+        """Whether it would lie inside what queues above share, beside all that jobs without GPUs below these hold.
+
+        Whoever leaves counts: it may turn out not to be needed, and stay.
+        """
         lines = self.guarantees.sharing(held)
-        beside = all(self.used.get(line, 0) + amount <= self.common.guaranteed[line] for line, amount in lines)
+        beside = all(self.at_most.get(line, 0) + amount <= self.common.guaranteed[line] for line, amount in lines)
         return bool(lines) and beside and self.common.lies_inside(held)
 
     def lies_inside_fair(self, held: HeldAlone) -> bool:
@@ -90,7 +94,13 @@ class HostDues:
                 used[line] += sign * amount
                 self._add_up(line, used, inside, weights)
         guarantees, common = self._inside(more)
-        return replace(self, used=used, inside=inside, weights=weights, guarantees=guarantees, common=common)
+        changed = replace(self, used=used, inside=inside, weights=weights, guarantees=guarantees, common=common)
+        if not self.tree.shares_host:
+            return changed
+        at_most = Counter(self.at_most)
+        for held in more:
+            at_most.update(dict(_lines(self.tree, held)))
+        return replace(changed, at_most=at_most)
 
     def added_up(self) -> HostDues:
         """The same, with what follows of the others."""
