@@ -40,8 +40,8 @@ class EvictionRules:
 
     `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS;
     work without GPUs is borrowed on nodes that have some, unless it lies inside what is guaranteed of CPU and memory, or shared.
-    `ranks`: by queue and base priority, the place of that among those of the queue; `rank`: the same by holder. `host`: what is held
-    of CPU and memory beyond what GPUs carry.
+    `ranks`: by queue and base priority, the place of that among those of the queue; `rank`: the same by holder. `host`: what is
+    held of CPU and memory beyond what GPUs carry.
     `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these. `staying`: jobs that are not
     to leave. `within`: of queues in which not lower priority alone decides who leaves for whom, what does. `not_for_shares`: queues
     whose work leaves for no fair share of others. `for_guarantees`: queues that take nothing back for fair shares, nor any below.

@@ -1,8 +1,8 @@
 """By what right a job without GPUs has others leave: a guarantee of CPU and memory, one that is shared, a fair share, or its value.
 
 Only work without GPUs leaves for it. Inside the guarantee all that others borrowed may. Inside what a queue above shares that may
-of queues that are not below that one. Inside the fair share what queues hold above theirs, where the least served get more by it; else
-lower work of its own queue.
+of queues that are not below that one. Inside the fair share what queues hold above theirs, where the least served get more by it;
+else lower work of its own queue.
 """
 
 from __future__ import annotations
