@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from solver.checker.case import JudgedPlan
-from solver.checker.host_fair import beside_of
+from solver.checker.host_fair import HostLoss, beside_of, loss_of
 from solver.model.workload import Job, JobName, QueueName
 from solver.plan.plan import Evict, Nominate, Shrink
 
@@ -54,7 +54,7 @@ class HostCommon:
         case, found = self.case, dict[JobName, QueueName]()
         if not self.is_shared:
             return found
-        left, used, losses = dict(self._standing[1]), self._used, self._losses
+        left, used = dict(self._standing[1]), self._used
         for step in case.steps(Nominate):
             job = case.jobs.get(step.job)
             if job is None:
@@ -69,8 +69,8 @@ class HostCommon:
                 if may or step.job in self.inside:
                     self._take(left, job.spec.queue, gain)
                 used.update(self._on_path(job.spec.queue, gain))
-            for queue, both in losses.get(step.job, ()):
-                used.subtract(self._on_path(queue, both))
+            for loss in self.losses.get(step.job, ()):
+                used.subtract(self._on_path(loss.queue, loss.beside))
         return found
 
     def _lends(self, job: Job) -> bool:
@@ -120,15 +120,15 @@ class HostCommon:
         return found
 
     @cached_property
-    def _losses(self) -> Mapping[JobName, Sequence[tuple[QueueName, tuple[int, int]]]]:
+    def losses(self) -> Mapping[JobName, Sequence[HostLoss]]:
         """What jobs without GPUs leave, by for whom."""
-        found = defaultdict[JobName, list[tuple[QueueName, tuple[int, int]]]](list)
+        found = defaultdict[JobName, list[HostLoss]](list)
         for name, step in self.case.parted.steps.items():
             part = self.case.parted.jobs.get(name)
             if part is None or any(self.case.ground.charge(part.placement).values()):
                 continue
             if isinstance(step, Evict | Shrink) and step.beneficiary and step.means != "move":
-                found[step.beneficiary].append((part.spec.queue, beside_of(part, part.placement)))
+                found[step.beneficiary].append(loss_of(part))
         return found
 
     # The lines.

@@ -149,6 +149,11 @@ def test_no_plan_of_jobs_of_all_sizes_is_refused(decide: object, seeds: range) -
     assert bad == {}
 
 
+def test_a_fair_share_is_judged_beside_what_leaves_for_guarantees() -> None:
+    """One of x leaves for the guarantee of its sibling; so a third job of x is inside its fair share, and the checker sees it so."""
+    assert [*problems(course_of(sharing(409), greedy))] == []
+
+
 def test_what_is_said_of_a_queue_with_none_below_it_changes_nothing() -> None:
     for seed in range(6):
         snapshot, policy = sizes.drawn(seed)
