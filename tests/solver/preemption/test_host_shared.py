@@ -29,7 +29,7 @@ from tests.solver.laws.worlds import World
 from tests.solver.preemption import test_host_dues as alike
 from tests.solver.preemption import test_host_sizes as sizes
 
-FEW, WORLDS = 8, 400
+FEW, WORLDS = 8, 120
 """How many are tried by `make test`, and in all."""
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"

@@ -22,7 +22,7 @@ from tests.solver.laws.loop import course_of
 from tests.solver.laws.worlds import World, world_of
 
 GIB = 2**30
-FEW, WORLDS = 30, 600
+FEW, WORLDS = 30, 400
 """How many are tried by `make test`, and in all."""
 
 CLASSES = tuple(
