@@ -26,7 +26,11 @@ MOMENTS_MAX: Final = 2_000
 """So many sets of windows that are open together a repository may have: each is judged like a quota tree of its own."""
 
 _WRITTEN: Final = {
-    **{"guaranteed": "guaranteed", "max": "max", "per_user": "perUser", "lendable": "lendable", "shared": "shared"},
+    "guaranteed": "guaranteed",
+    "max": "max",
+    "per_user": "perUser",
+    "lendable": "lendable",
+    "shared": "shared",
 }
 
 

@@ -150,7 +150,7 @@ def test_no_plan_of_jobs_of_all_sizes_is_refused(decide: object, seeds: range) -
 
 
 def test_a_fair_share_is_judged_beside_what_leaves_for_guarantees() -> None:
-    """One of x leaves for the guarantee of its sibling; so a third job of x is inside its fair share, and the checker sees it so."""
+    """A job of x leaves for the guarantee of a sibling, so that a third one is inside the fair share of x."""
     assert [*problems(course_of(sharing(409), greedy))] == []
 
 
