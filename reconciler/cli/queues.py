@@ -33,7 +33,9 @@ _HOST_HEADINGS = (
     "QUEUE",
     "RESOURCE",
     "GUARANTEED",
+    "LENDABLE",
     "MAX",
+    "PER USER",
     "FAIR SHARE",
     "USED",
     "WITHOUT GPUS",
@@ -41,7 +43,7 @@ _HOST_HEADINGS = (
     "WAITING",
 )
 _SPARE = ("PAST GPU-HOURS", "LENDABLE", "BORROWED", "FAIR SHARE", "PENDING", "RUNNING", "MAX")
-_HOST_SPARE = ("WITHOUT GPUS", "FAIR SHARE", "BORROWED")
+_HOST_SPARE = ("PER USER", "LENDABLE", "WITHOUT GPUS", "FAIR SHARE", "BORROWED")
 
 
 @click.command(short_help="Show the quota tree.")
@@ -55,7 +57,7 @@ def queues(users: bool, output: str, server: str | None) -> None:
     jobs ask for of their first choice. ACTIVE is how active its GPUs are, as far as that is measured. PAST GPU-HOURS is decayed
     past use, if the policy states a usageHalfLife. Below stand CPU and memory, if a queue has a quota of either, the hours of quota
     that are open, and the budgets. There USED is what all jobs have, WITHOUT GPUS what jobs without GPUs have: for these are
-    guarantees and fair shares.
+    guarantees and fair shares. PER USER is what the jobs of one user may have.
 
     With --users, users of a queue with `users.fairShare` that hold or wait for GPUs stand below it, each with its fair share of the
     queue, as far as you may see their jobs.
@@ -108,9 +110,10 @@ def _rows(depth: int, queue: QueueView) -> Iterator[list[str]]:
 
 def _host_rows(depth: int, queue: QueueView) -> Iterator[list[str]]:
     for number, line in enumerate(queue.host):
+        said = (line.guaranteed, line.lendable or "all", line.max or "none", line.per_user or "none")
         figures = (line.fair_share, line.held, line.without_gpus, line.borrowed, line.waiting)
         name = "  " * depth + queue.name if not number else ""
-        yield [name, line.resource, line.guaranteed, line.max or "none", *figures]
+        yield [name, line.resource, *said, *figures]
 
 
 def _cells(line: QueueLine, active: Mapping[GpuType, str]) -> list[str]:

@@ -153,12 +153,24 @@ def _host_lines(snapshot: Snapshot, shares: Shares) -> dict[QueueName, tuple[Hos
     tree, dues, held = shares.tree, shares.host, host_use_by_line(snapshot, shares.tree)
 
     def line(at: HostLine) -> HostQueueLine:
+        def told(amount: int) -> str:
+            return amount_text(at.resource, int(amount))
+
         alone, guaranteed = dues.used.get(at, 0), dues.guarantees.guaranteed.get(at, 0)
-        queue_max = shares.users.host_max.get(at)
-        amounts = (dues.fair.get(at, 0), held[at], alone, max(0, alone - guaranteed), dues.wanted.get(at, 0))
-        told = (amount_text(at.resource, amount) for amount in amounts)
-        stated = None if queue_max is None else amount_text(at.resource, queue_max)
-        return HostQueueLine(at.resource, amount_text(at.resource, guaranteed), stated, *told)
+        queue_max, entry = shares.users.host_max.get(at), tree.by_name[at.queue].host_quota_for(at.resource)
+        return HostQueueLine(
+            resource=at.resource,
+            guaranteed=told(guaranteed),
+            max=None if queue_max is None else told(queue_max),
+            fair_share=told(dues.fair.get(at, 0)),
+            held=told(held[at]),
+            without_gpus=told(alone),
+            borrowed=told(max(0, alone - guaranteed)),
+            waiting=told(dues.wanted.get(at, 0)),
+            lendable=None if entry is None or entry.lendable is None else told(entry.lendable),
+            per_user=None if entry is None or entry.per_user is None else told(entry.per_user),
+            shared=entry is not None and entry.shared,
+        )
 
     resources = tree.host_resources
     return {name: tuple(line(HostLine(name, resource)) for resource in resources) for name in tree.by_name}

@@ -16,6 +16,7 @@ from reconciler.documents.json_text import plain_json
 from reconciler.documents.reader import Located, read_yaml
 from reconciler.documents.schemas import resolve_reference, schema_of
 from reconciler.documents.shape import kind_of, shape_problems
+from reconciler.documents.sizes import bare_size
 from reconciler.model.indices import read_indices
 from reconciler.model.problem import START, InvalidDocumentsError, Path, Problem, problem_at
 from reconciler.supervisor.container import VARIABLE_BYTES_MAX, unsayable
@@ -270,6 +271,9 @@ def _gpu_problems(job: Declaration[JobSpec], at: Path, shape: Shape) -> Iterator
     if shape.gpu_memory == 0:
         message = "gpuMemory is 0, which asks for no part of a GPU"
         yield job.problem((*at, "gpuMemory"), "out-of-range", message, "Give an amount, or delete it.")
+    for field, size in (("minGpuMemory", shape.min_gpu_memory), ("gpuMemory", shape.gpu_memory)):
+        if found := bare_size(field, size):
+            yield job.problem((*at, field), "bare-size", *found)
 
 
 def _container_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:

@@ -55,7 +55,6 @@ class QuotaTree:
             return
         yield from self.quota_problems(self.queues)
         for queue in self.queues:
-            yield from self._sharing_problems(queue)
             yield from self._user_problems(queue)
         yield from host_quota_problems(self.queues, self.children)
 
@@ -70,6 +69,7 @@ class QuotaTree:
             yield from self._entry_problems(queue)
             yield from self._ceiling_problems(queue)
             yield from self._sum_problems(queue)
+            yield from self._sharing_problems(queue)
 
     def _unknown_parents(self) -> Iterator[Problem]:
         for queue in self.queues:

@@ -25,7 +25,13 @@ from solver.policy.windows import ROW_FIELDS, moments, open_hours, quota_in
 MOMENTS_MAX: Final = 2_000
 """So many sets of windows that are open together a repository may have: each is judged like a quota tree of its own."""
 
-_WRITTEN: Final = {"guaranteed": "guaranteed", "max": "max", "per_user": "perUser", "lendable": "lendable"}
+_WRITTEN: Final = {
+    "guaranteed": "guaranteed",
+    "max": "max",
+    "per_user": "perUser",
+    "lendable": "lendable",
+    "shared": "shared",
+}
 
 
 def with_hours_of(queue: Declaration[Queue]) -> Declaration[Queue]:

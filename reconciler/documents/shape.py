@@ -55,8 +55,19 @@ def shape_problems(document: Located, kind: str, file: str) -> list[Problem]:
         difference = _difference(error)
         for path, at_key, code, message, fix in _EXPLAINERS.get(difference.keyword, _anything_else)(difference):
             place = document.key_place(path) if at_key else document.place(path)
-            found.add(problem_at(file, place, code, message, fix))
+            found.add(problem_at(file, place, code, _by_resource(message, path, document), fix))
     return sorted(found)
+
+
+def _by_resource(message: str, path: Path, document: Located) -> str:
+    """A message that names a row of CPU or memory by that: such rows may stand in `quota`, where another place is counted."""
+    if path[:2] != ("spec", "hostQuota") or len(path) < 3:
+        return message
+    row = document.value["spec"]["hostQuota"][path[2]]
+    resource = row.get("resource") if isinstance(row, dict) else None
+    named = f"spec.hostQuota[{resource}]"
+    is_named = isinstance(resource, str) and resource.isalnum()
+    return message.replace(f"spec.hostQuota[{path[2]}]", named) if is_named else message
 
 
 def _of_the_form(errors: Iterable[ValidationError]) -> Iterator[ValidationError]:
@@ -131,6 +142,8 @@ def _unknown_fields(found: _Difference) -> Iterator[_Finding]:
 
 
 def _missing_fields(found: _Difference) -> Iterator[_Finding]:
+    if not found.schema.get("elsewhere", {}).keys().isdisjoint(found.value):
+        return  # it is about something else, which is an error of its own
     for key in found.wanted:
         if key not in found.value:
             yield found.path, True, "missing-field", f"{_field(found.path)} lacks the field {key}", f"Add {key}."

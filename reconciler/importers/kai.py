@@ -80,10 +80,10 @@ def _queue(drawing: Drawing, record: SourceRecord, known: set[str]) -> Duration:
 def _share(drawing: Drawing, queue: QueueDraft, shared: frozenset[str]) -> None:
     """Let queues that deserve more together than the queue above them share that: each is guaranteed what the others leave it.
 
-    `shared`: the types that a queue above shares already.
+    `shared`: the types, and which of CPU and memory, a queue above shares already.
     """
     below = drawing.draft.children(queue.name)
-    for gpu_type in sorted(set(queue.quota) - set(HOST_RESOURCES)):
+    for gpu_type in sorted(queue.quota):
         entry, entries = queue.quota[gpu_type], [child.quota.get(gpu_type) for child in below]
         deserved = [each.guaranteed for each in entries if each is not None and each.guaranteed is not None]
         total = sum(deserved, Fraction(0))

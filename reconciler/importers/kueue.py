@@ -198,8 +198,8 @@ class _Reading:
             if (is_top and cohorts.isdisjoint(child.name for child in below)) or (
                 not is_top and self.draft.queues[str(queue.parent)].parent is None
             ):
-                for target in set(queue.quota) - set(HOST_RESOURCES):
-                    queue.quota[target].shared = True
+                for entry in queue.quota.values():
+                    entry.shared = True
                 queue.comments.append("The queues below it have its quota in common, as in a cohort: shared.")
 
     # What else a ClusterQueue says.

@@ -63,7 +63,7 @@ def _gpu_entry(entry: QuotaDraft) -> dict[str, int | float]:
     return {**said, "shared": True} if entry.shared else said
 
 
-def _host_entry(resource: str, entry: QuotaDraft | None) -> dict[str, int | str]:
+def _host_entry(resource: str, entry: QuotaDraft | None) -> dict[str, int | str | bool]:
     if entry is None:
         return {}
     written = {
@@ -73,7 +73,8 @@ def _host_entry(resource: str, entry: QuotaDraft | None) -> dict[str, int | str]
         "perUser": entry.per_user,
     }
     text = memory_text if resource == "memory" else cpu_text
-    return {name: text(value) for name, value in written.items() if value is not None}
+    said: dict[str, int | str | bool] = {name: text(value) for name, value in written.items() if value is not None}
+    return {**said, "shared": True} if entry.shared else said
 
 
 def cpu_text(cores: Fraction) -> int | str:

@@ -66,8 +66,10 @@ def _quota(hours: QuotaHours) -> str:
         for field, words in _FIELDS
         if (value := getattr(row, field)) is not None
     )
+    said = (row for row in hours.quota if row.shared is not None)
+    shared = (f"{row.gpu_type} {'shared' if row.shared else 'not shared'}" for row in said)
     weight = () if hours.weight is None else (f"weight {hours.weight}",)
-    return ", ".join((*rows, *weight))
+    return ", ".join((*rows, *shared, *weight))
 
 
 def _keeps(document: DeclaredReservation) -> str:

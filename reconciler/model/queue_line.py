@@ -60,6 +60,8 @@ class QueueLine(Document, frozen=True, omit_defaults=False):
 class HostQueueLine(Document, frozen=True, omit_defaults=False):
     """CPU or memory in one queue, written as in its row: in cores, or with a suffix as `256Gi`. `max` null: no ceiling.
 
+    `lendable`: the most of `guaranteed` that jobs without GPUs of others may hold; null: all of it. `per_user`: the most that the
+    jobs of one user may hold; null: no ceiling. `shared`: the queues below it have its guarantee in common.
     `held`: by all jobs. `without_gpus`: of that, by jobs without GPUs: for these alone are `guaranteed`, `fair_share`,
     `borrowed`, the part of theirs above `guaranteed`, and `waiting`, what pending ones ask for.
     """
@@ -72,9 +74,18 @@ class HostQueueLine(Document, frozen=True, omit_defaults=False):
     without_gpus: str
     borrowed: str
     waiting: str
+    lendable: str | None = None
+    per_user: str | None = None
+    shared: bool = False
 
 
+MILLI_PER_CORE = 1000
 _MIB = 2**20
+
+
+def amount_number(resource: Resource, text: str) -> float:
+    """Cores, or bytes, of what is written so."""
+    return int(Cpu.parse(text)) / MILLI_PER_CORE if resource == "cpu" else float(int(Memory.parse(text)))
 
 
 def amount_text(resource: Resource, amount: int) -> str:

@@ -15,13 +15,71 @@ from reconciler.control.passes import Pass
 from reconciler.control.queue_use import QueueUse
 from reconciler.control.runner import Condition, LoopStatus
 from reconciler.model.git_status import PolicyStatus
-from reconciler.model.queue_line import QueueLine
+from reconciler.model.queue_line import HostQueueLine, QueueLine, amount_number
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.placement.stranded_gpus import stranded_gpus
+from solver.policy.host_share import Resource
 from solver.policy.policy import Queue
 
 _LEADS: Final[frozenset[Condition]] = frozenset({"leading", "observing"})
 _QUEUES: Final = "of a queue with those below it, by type."
+_HOST: Final[tuple[tuple[str, Resource, str, Callable[[HostQueueLine], str | None]], ...]] = (
+    ("quorate_queue_cpu_cores_held", "cpu", "CPU cores that jobs hold", lambda line: line.held),
+    (
+        "quorate_queue_cpu_cores_without_gpus",
+        "cpu",
+        "CPU cores that jobs without GPUs hold",
+        lambda line: line.without_gpus,
+    ),
+    (
+        "quorate_queue_cpu_cores_guaranteed",
+        "cpu",
+        "CPU cores guaranteed to jobs without GPUs",
+        lambda line: line.guaranteed,
+    ),
+    (
+        "quorate_queue_cpu_cores_fair_share",
+        "cpu",
+        "Fair share of jobs without GPUs in CPU cores",
+        lambda line: line.fair_share,
+    ),
+    ("quorate_queue_cpu_cores_borrowed", "cpu", "CPU cores held beyond the guarantee", lambda line: line.borrowed),
+    (
+        "quorate_queue_cpu_cores_waiting",
+        "cpu",
+        "CPU cores asked for by jobs without GPUs that wait",
+        lambda line: line.waiting,
+    ),
+    ("quorate_queue_cpu_cores_max", "cpu", "The most CPU cores that may be held", lambda line: line.max),
+    ("quorate_queue_memory_bytes_held", "memory", "Memory that jobs hold", lambda line: line.held),
+    (
+        "quorate_queue_memory_bytes_without_gpus",
+        "memory",
+        "Memory that jobs without GPUs hold",
+        lambda line: line.without_gpus,
+    ),
+    (
+        "quorate_queue_memory_bytes_guaranteed",
+        "memory",
+        "Memory guaranteed to jobs without GPUs",
+        lambda line: line.guaranteed,
+    ),
+    (
+        "quorate_queue_memory_bytes_fair_share",
+        "memory",
+        "Fair share of jobs without GPUs",
+        lambda line: line.fair_share,
+    ),
+    ("quorate_queue_memory_bytes_borrowed", "memory", "Memory held beyond the guarantee", lambda line: line.borrowed),
+    (
+        "quorate_queue_memory_bytes_waiting",
+        "memory",
+        "Memory asked for by jobs without GPUs that wait",
+        lambda line: line.waiting,
+    ),
+    ("quorate_queue_memory_bytes_max", "memory", "The most memory that may be held", lambda line: line.max),
+)
+"""Of CPU and memory the name of each metric, what it is about, its help, and its value as a queue's line writes it."""
 
 
 class PlaneFigures(Collector):
@@ -45,7 +103,9 @@ class PlaneFigures(Collector):
         yield from _leads(loop)
         yield from _in_force(policy)
         if loop.last is not None and policy.last_applied_revision:
-            yield from _queues(self._uses())
+            uses = self._uses()
+            yield from _queues(uses)
+            yield from _of_host(uses)
             yield from self._free(loop.last)
 
     def _free(self, last: Pass) -> tuple[Metric, ...]:
@@ -125,3 +185,15 @@ def _queues(uses: tuple[tuple[Queue, QueueUse], ...]) -> Iterator[Metric]:
 
 def _gauge(name: str, what: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, f"{what} {_QUEUES}", labels=["queue", "gpu_type"])
+
+
+def _of_host(uses: tuple[tuple[Queue, QueueUse], ...]) -> Iterator[Metric]:
+    """CPU and memory, where some queue says anything of either."""
+    for name, resource, what, value in _HOST:
+        family = GaugeMetricFamily(name, f"{what}, of a queue with those below it.", labels=["queue"])
+        for queue, use in uses:
+            for text in (value(line) for line in use.host if line.resource == resource):
+                if text is not None:
+                    family.add_metric([queue.name], amount_number(resource, text))
+        if family.samples:
+            yield family

@@ -16,7 +16,7 @@ from reconciler.web.conditions import conditions_of, is_in_order
 from reconciler.web.latest_map import LatestMap
 from reconciler.web.page_route import PageRoute
 from reconciler.web.pages import HEADERS, page
-from reconciler.web.queue_tree import queue_rows
+from reconciler.web.queue_tree import host_rows, queue_rows
 from solver.model.snapshot import Snapshot
 from solver.policy.windows import policy_at
 
@@ -57,8 +57,9 @@ class ClusterPages:
         views = queue_views(self._services.queue_uses(), holds)
         rights: Rights = request.state.rights
         may_hold = frozenset(rights.queues_for("operate"))
-        rows = queue_rows(views, policy_at(policy, now))
-        return page(request, "queues.html", rows=rows, revision=revision, may_hold=may_hold)
+        in_force = policy_at(policy, now)
+        rows, host = queue_rows(views, in_force), host_rows(views, in_force)
+        return page(request, "queues.html", rows=rows, host=host, revision=revision, may_hold=may_hold)
 
     def _summarised(self) -> ClusterSummary:
         snapshot, known = self._services.snapshot(), self._summary

@@ -1,20 +1,27 @@
-"""The queue tree as rows of a table, depth first, with all GPU types of a queue added up and beside it each type."""
+"""The queue tree as rows of a table, depth first, with all GPU types of a queue added up and beside it each type.
+
+And as rows of CPU and memory, if any queue has a quota of either.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.api.payloads import QueueView
-from reconciler.model.queue_line import QueueLine
+from reconciler.model.queue_line import HostQueueLine, QueueLine, amount_number
 from reconciler.web.origins import document_link
 from solver.model.cluster import GpuType
 from solver.model.workload import QueueName
+from solver.policy.host_share import Resource
 from solver.policy.policy import Policy, Queue
 
 BAR_WIDTH = 300
 """Of the longest bar of a level, in pixels of its own picture."""
+
+_LIMITS = ("guaranteed", "lendable", "max", "per_user")
+"""What a row of CPU or memory may say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,28 @@ class QueueRow:
     link: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HostFigures:
+    """CPU or memory of a queue, as its line tells it; `bar`: of jobs without GPUs, for whom guarantees are.
+
+    `links`: the address of the line in Git that says a limit, by its name; "": none does.
+    """
+
+    line: HostQueueLine
+    bar: QueueBar
+    links: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """A queue at its depth, with what it has of CPU and of memory."""
+
+    view: QueueView
+    depth: int
+    lines: tuple[HostFigures, ...]
+    link: str = ""
+
+
 def queue_rows(views: Iterable[QueueView], policy: Policy) -> list[QueueRow]:
     """Each queue after its parent; bars of one depth have one scale, so that they can be compared. `policy` has their places."""
     queues = {queue.name: queue for queue in policy.queues}
@@ -69,6 +98,39 @@ def queue_rows(views: Iterable[QueueView], policy: Policy) -> list[QueueRow]:
         longest[depth] = max(longest[depth], _longest(view.gpus))
     scales = {depth: BAR_WIDTH / most if most else 0.0 for depth, most in longest.items()}
     return [_row(view, depth, scales[depth], queues.get(view.name)) for view, depth in ordered]
+
+
+def host_rows(views: Iterable[QueueView], policy: Policy) -> list[HostRow]:
+    """The same of CPU and memory; [] where no queue has a quota of either."""
+    queues = {queue.name: queue for queue in policy.queues}
+    below = defaultdict[QueueName | None, list[QueueView]](list)
+    for view in views:
+        below[view.parent].append(view)
+    ordered = [(view, depth) for view, depth in _depth_first(below, None, 0) if view.host]
+    longest = defaultdict[tuple[int, Resource], float](float)
+    for view, depth in ordered:
+        for line in view.host:
+            most = max(
+                amount_number(line.resource, each) for each in (line.without_gpus, line.guaranteed, line.fair_share)
+            )
+            longest[depth, line.resource] = max(longest[depth, line.resource], most)
+    rows = list[HostRow]()
+    for view, depth in ordered:
+        queue = queues.get(view.name)
+        scales = {line.resource: BAR_WIDTH / (longest[depth, line.resource] or BAR_WIDTH) for line in view.host}
+        lines = tuple(_host_figures(line, scales[line.resource], queue) for line in view.host)
+        rows.append(HostRow(view, depth, lines, document_link(queue.origin) if queue else ""))
+    return rows
+
+
+def _host_figures(line: HostQueueLine, scale: float, queue: Queue | None) -> HostFigures:
+    of_bar = (line.without_gpus, line.borrowed, line.guaranteed, line.fair_share)
+    held, borrowed, guaranteed, fair = (amount_number(line.resource, each) * scale for each in of_bar)
+    entry, links = queue.host_quota_for(line.resource) if queue else None, dict.fromkeys(_LIMITS, "")
+    if entry is not None:
+        stated = [name for name in _LIMITS if getattr(entry, name) is not None]
+        links |= dict.fromkeys(stated, document_link(entry.origin))
+    return HostFigures(line, QueueBar(held - borrowed, borrowed, guaranteed, fair), links)
 
 
 def _depth_first(

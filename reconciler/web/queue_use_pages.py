@@ -53,9 +53,9 @@ class QueueUsePages:
         row_of = rows_below(policy, name)
         used = self._past.use_of_queues(row_of, shown)
         held = by_type(used)
-        lines = {
-            line.gpu_type: line for each, use in self._services.queue_uses() if each.name == name for line in use.gpus
-        }
+        uses = [use for each, use in self._services.queue_uses() if each.name == name]
+        host = [line for use in uses for line in use.host]
+        lines = {line.gpu_type: line for use in uses for line in use.gpus}
         types = sorted({*lines, *held})
         chosen = GpuType(type) if type else max(types, key=lambda each: _held(held, each), default=GpuType(""))
         own = next(each for each in policy.queues if each.name == name)
@@ -70,6 +70,7 @@ class QueueUsePages:
             link=document_link(own.origin),
             picture=use_picture(chosen, used, order, lines.get(chosen), shown, QueueColours.of(policy)),
             line=lines.get(chosen),
+            host=host,
             used_now=self._used_now(own.name),
             budgets=self._budgets(own.name, request.state.rights),
             types=[(each, address(path, ("type", each), stated)) for each in types],

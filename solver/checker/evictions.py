@@ -252,6 +252,8 @@ class _Evictions:
 
     def _claims_from(self, victim: Job, preemptor: Job) -> bool:
         """Whether a preemptor lies inside what a queue above it shares, and the victim is not below that."""
+        if not self._promised_to(preemptor.name):
+            return self.host.common.is_claim(victim, preemptor)
         known = {self._sharing(preemptor, gpu_type) for gpu_type in self._promised_to(preemptor.name)}
         is_apart = known.isdisjoint(self.case.lookup.on_path(victim.spec.queue))
         return is_apart and self._inside_common(preemptor)
@@ -346,7 +348,7 @@ class _Evictions:
         """A guarantee that waits since then; what grows never has."""
         if preemptor.name in self._growing:
             return False
-        inside = self._inside(preemptor) or self._inside_common(preemptor)
+        inside = self._inside(preemptor) or self._inside_common(preemptor) or preemptor.name in self.host.common.claims
         return inside and self.case.snapshot.time - preemptor.submitted_at >= within
 
     def _reclaim_mode(self, preemptor: Job) -> str:

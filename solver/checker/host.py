@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from solver.checker.case import JudgedPlan
+from solver.checker.host_common import HostCommon
 from solver.checker.host_fair import HostFairness, HostLoss, loss_of
 from solver.model.cluster import Node, NodeName
 from solver.model.parts import owner_of
@@ -37,7 +38,8 @@ class HostClaims:
             return f"has GPUs, and is evicted for {preemptor.name}, which has none"
         if victim.spec.queue == preemptor.spec.queue:
             return ""
-        if preemptor.name not in self.inside and not self._fairness.may_take(preemptor):
+        is_due = preemptor.name in self.inside or self.common.is_claim(victim, preemptor)
+        if not is_due and not self._fairness.may_take(preemptor):
             return f"is evicted for {preemptor.name} of another queue, which has no GPUs, and is guaranteed no CPU or memory"
         return ""
 
@@ -45,7 +47,7 @@ class HostClaims:
         """Where a victim stands, once what it holds of CPU and memory is counted; `standing`: by its GPUs."""
         gang = self.case.jobs.get(owner_of(victim.name), victim)
         if not self._has_gpus(gang.placement):
-            if victim.name in self.inside:
+            if victim.name in self.inside or self.common.keeps(victim.name, preemptor):
                 return "inside"
             is_beside = self._fairness.divides or any(self._gpus_of(task.node) for task in gang.placement)
             return "borrowed" if is_beside else "inside"
@@ -64,7 +66,7 @@ class HostClaims:
         """Jobs that ask for more than their GPUs carry: what is beyond is free, or left by others than leave for them. And jobs
         without GPUs that are not inside their guarantees: what others leave for them is fair.
         """
-        yield from self._fairness.findings(self._for_fair_shares(steps))
+        yield from self._fairness.findings(self._for_fair_shares(steps), self.common.losses)
         for name, step in sorted(self.case.promises.items()):
             job = self.case.jobs.get(name)
             if job is None or not self._has_gpus(step.tasks) or not self._exceeds(job, step.tasks):
@@ -93,13 +95,27 @@ class HostClaims:
             if to is None or to.name in self.inside or self._has_gpus(self.promised(to.name)):
                 continue
             part = self.case.parted.jobs[name]
+            if self.common.is_claim(part, to):
+                continue
             if to.name in self.case.promises and part.spec.queue != to.spec.queue:
                 found[to.name].append(loss_of(part))
         return found
 
     @cached_property
+    def common(self) -> HostCommon:
+        """What queues share, and who claims it."""
+        return HostCommon(self.case, self._guaranteed, self.inside, self._in_line)
+
+    @cached_property
     def _fairness(self) -> HostFairness:
         return HostFairness(self.case, self._guaranteed)
+
+    @cached_property
+    def _in_line(self) -> list[Job]:
+        """Running jobs without GPUs, in parts, as they stand in line for guarantees."""
+        running = [job for job in self.case.parted.jobs.values() if job.placement and not self._has_gpus(job.placement)]
+        running = [job for job in running if not self._has_gpus(self.case.jobs[owner_of(job.name)].placement)]
+        return sorted(running, key=self._place_in_line)
 
     def _beyond(self, job: Job, task: TaskPlacement) -> Beside:
         (cpu, memory), carried = _beside(job, task), self._carried(task)
@@ -114,9 +130,7 @@ class HostClaims:
         guaranteed = self._guaranteed
         if not guaranteed:
             return frozenset()
-        running = [job for job in self.case.parted.jobs.values() if job.placement and not self._has_gpus(job.placement)]
-        running = [job for job in running if not self._has_gpus(self.case.jobs[owner_of(job.name)].placement)]
-        running.sort(key=self._place_in_line)
+        running = self._in_line
         promised = [self.case.jobs[name] for name in sorted(self.case.promises) if name in self.case.jobs]
         promised = [job for job in promised if not self._has_gpus(self.promised(job.name))]
         inside, left = {job.name for job in (*running, *promised)}, dict(guaranteed)

@@ -53,20 +53,24 @@ class HostFairness:
         mode = next((known for known in said if known), self.case.policy.scheduling.reclaim)
         return self.divides and mode != "guaranteed"
 
-    def findings(self, losses: Mapping[JobName, Sequence[HostLoss]]) -> Iterator[Violation]:
-        """Every promise in the order of the plan. `losses`: what leaves for whom that is not inside its guarantee."""
+    def findings(
+        self, losses: Mapping[JobName, Sequence[HostLoss]], left: Mapping[JobName, Sequence[HostLoss]]
+    ) -> Iterator[Violation]:
+        """Every promise in the order of the plan. `losses`: what leaves of other queues for jobs that are not inside guarantees;
+        `left`: all that jobs without GPUs leave, by for whom.
+        """
         used = Counter(self._used)
         if any(entry.lendable is not None for queue in self.case.policy.queues for entry in queue.host_quota):
             return  # what is fair then depends on what is kept back, which is not told here
         for step in self.case.steps(Nominate) if losses else ():
             job = self.case.jobs.get(step.job)
-            if job is None or self._has_gpus(step.tasks):
+            if job is None:
                 continue
-            gain = beside_of(job, step.tasks)
+            gain = (0, 0) if self._has_gpus(step.tasks) else beside_of(job, step.tasks)
             if step.job in losses:
                 yield from self._judge(job, gain, losses[step.job], used)
             for queue, both, sign in (
-                *((loss.queue, loss.beside, -1) for loss in losses.get(step.job, ())),
+                *((loss.queue, loss.beside, -1) for loss in left.get(step.job, ())),
                 (job.spec.queue, gain, 1),
             ):
                 for line, amount in self._on_path(queue, both):

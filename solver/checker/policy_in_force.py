@@ -47,5 +47,5 @@ def _row(entry: Quota, rows: list[QuotaRow]) -> Quota:
         said(entry.per_user, [row.per_user for row in rows]),
         said(entry.lendable, [row.lendable for row in rows]),
         rows[-1].origin if rows else entry.origin,
-        entry.shared,
+        next((row.shared for row in rows if row.shared is not None), entry.shared),
     )

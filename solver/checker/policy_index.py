@@ -13,6 +13,7 @@ from functools import cached_property
 from solver.model.cluster import GpuType
 from solver.model.parts import owner_of
 from solver.model.workload import Job, QueueName
+from solver.policy.host_share import Resource
 from solver.policy.policy import Policy, PriorityClass, Queue
 from solver.policy.tree import QueueTree, QuotaLine
 
@@ -92,6 +93,14 @@ class PolicyIndex:
         """The highest queue above one that shares its guarantee of a type with all below it."""
         for queue in reversed(self.path(name)[1:]):
             if any(entry.shared and entry.gpu_type == gpu_type for entry in queue.quota):
+                return queue.name
+        return None
+
+    def host_shares_from(self, name: str, resource: Resource) -> QueueName | None:
+        """The highest queue above one that shares its guarantee of CPU or memory with all below it."""
+        for queue in reversed(self.path(name)[1:]):
+            entry = queue.host_quota_for(resource)
+            if entry is not None and entry.shared:
                 return queue.name
         return None
 

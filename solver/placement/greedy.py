@@ -50,7 +50,7 @@ PASSES: tuple[GreedyPass, ...] = (
     GreedyPass(
         lambda headroom, queue, charge: headroom.entitled.part(queue, charge) > 0,
         partial(grow_all, lines=lambda headroom: headroom.entitled),
-        "guarantee",
+        "claim",
     ),
     GreedyPass(
         lambda headroom, queue, charge: headroom.fair.part(queue, charge) == sum(charge.values()),
@@ -145,7 +145,9 @@ class _HandedOut:
         spec = candidate.job.spec
         if not self.host.fair or any(option.charge.values()):
             return serving.eligible(self.headroom, spec.queue, option.charge)
-        return self.host.serves(serving.tier, HeldAlone(spec.queue, beside_least(spec)))
+        # What may not borrow claims nothing of what is shared.
+        tier = "guarantee" if serving.tier == "claim" and candidate.inside_only else serving.tier
+        return self.host.serves(tier, HeldAlone(spec.queue, beside_least(spec)))
 
     def take(self, candidate: StartCandidate, charge: Charge, beside: HostUse | None = None) -> None:
         """The gang starts, at this cost; `beside`: with so much CPU and memory, where it is larger than it must be."""

@@ -23,7 +23,7 @@ class CpuQuota(Document, frozen=True, tag_field="resource", tag="cpu"):
 
     `guaranteed` None: what the queues below it are guaranteed, and none where there are none. `max` None: there is no ceiling.
     `lendable`: the most of `guaranteed` that jobs without GPUs of other queues may hold; None: all of it. `per_user`: the most that
-    the jobs of one user hold.
+    the jobs of one user hold. `shared`: every queue below it may claim what is guaranteed, whatever it is guaranteed itself.
     """
 
     guaranteed: Cpu | None = None
@@ -31,6 +31,7 @@ class CpuQuota(Document, frozen=True, tag_field="resource", tag="cpu"):
     lendable: Cpu | None = None
     per_user: Cpu | None = None
     origin: str = ""
+    shared: bool = False
 
 
 class MemoryQuota(Document, frozen=True, tag_field="resource", tag="memory"):
@@ -41,6 +42,7 @@ class MemoryQuota(Document, frozen=True, tag_field="resource", tag="memory"):
     lendable: Memory | None = None
     per_user: Memory | None = None
     origin: str = ""
+    shared: bool = False
 
 
 HostQuota = CpuQuota | MemoryQuota

@@ -76,6 +76,7 @@ class QuotaRow(Document, frozen=True):
     per_user: MilliGpu | None = None
     lendable: MilliGpu | None = None
     origin: str = ""
+    shared: bool | None = None
 
 
 class QuotaHours(Document, frozen=True):

@@ -79,6 +79,19 @@ class QueueTree:
         return any(entry.shared for queue in self.by_name.values() for entry in queue.quota)
 
     @cached_property
+    def shares_host(self) -> bool:
+        """Whether any queue shares a guarantee of CPU or memory with those below it."""
+        return any(entry.shared for queue in self.by_name.values() for entry in queue.host_quota)
+
+    def host_sharing(self, name: QueueName, resource: Resource) -> QueueName | None:
+        """The queue above one that shares its guarantee of CPU or memory with all below it; of several the highest."""
+        for above in reversed(self.path(name)[1:]) if self.shares_host else ():
+            entry = self.by_name[above].host_quota_for(resource)
+            if entry is not None and entry.shared:
+                return above
+        return None
+
+    @cached_property
     def host_resources(self) -> tuple[Resource, ...]:
         """Of CPU and memory those of which some queue says anything."""
         return tuple(sorted({resource_of(entry) for queue in self.by_name.values() for entry in queue.host_quota}))

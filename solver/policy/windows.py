@@ -176,7 +176,7 @@ def _in_place_of(entry: Quota, row: QuotaRow) -> Quota:
     return msgspec.structs.replace(entry, **said, origin=row.origin)
 
 
-ROW_FIELDS = ("guaranteed", "max", "per_user", "lendable")
+ROW_FIELDS = ("guaranteed", "max", "per_user", "lendable", "shared")
 """What a row of hours may say."""
 
 

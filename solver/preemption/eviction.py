@@ -44,6 +44,8 @@ from solver.queueing.demand import StartCandidate
 from solver.quota.entitlement import Charge, charge_of_tasks
 from solver.quota.fairshare import fairer, only_above_shares
 from solver.quota.host_dues import HostDues
+from solver.quota.host_guarantees import HeldAlone
+from solver.quota.users import beside_least
 from solver.quota.vacated import COUNTED, GUARANTEED, Tier, holds_more
 from solver.quota.victims import PreemptorJob, Victim
 
@@ -68,7 +70,7 @@ class Preemptor:
     displacing: dict[JobName, Tier] = field(default_factory=dict)
     strictly: bool = False
     beginning: tuple[JobStart, ...] = ()
-    _host_dues: tuple[tuple[int, int], HostDues] | None = None
+    _host_dues: tuple[tuple[int, int], HostDues, HostDues] | None = None
     _for_host_shares: int = 0
     _lent_to: dict[JobName, int] = field(default_factory=dict)
     _unserved: Unserved = field(default_factory=Unserved)
@@ -175,11 +177,13 @@ class Preemptor:
 
     def _serve_without_gpus(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier, alike: Alike) -> None:
         """Have work leave that has no GPUs either; what is not for a guarantee once all who wait for GPUs have been served."""
-        claim = HostClaim(self.givers, self.host_dues, preemptor)
-        if tier not in COUNTED or claim.is_inside != (tier == "entitled"):
+        claim = HostClaim(self.givers, self.host_dues, preemptor, self.host_dues_of_given)
+        if tier == "value" or claim.is_inside != (tier == "entitled"):
+            return
+        if tier == "shared" and (candidate.inside_only or not claim.is_shared):
             return
         for option in candidate.options:
-            request = PlacementRequest(candidate, option, "entitled")
+            request = PlacementRequest(candidate, option, "shared" if claim.is_shared else "entitled")
             fits = has_place(seen(self.attempts.soon, candidate.against), candidate.job.spec, option)
             if fits and self.attempts.is_below_limits(request, {}) and claim.is_lent:
                 return  # what is free, or will be, is left to all who wait
@@ -188,7 +192,7 @@ class Preemptor:
                 found = Fewest(self.attempts).find_without_gpus(request, side)
                 if found and self._keeps_to_limits(found, preemptor) and claim.may(found.victims):
                     self.give(found, None)
-                    self._for_host_shares += not claim.is_inside
+                    self._for_host_shares += tier == "fair"
                     return
         self._unserved.add(candidate, alike, was_refused=False)
 
@@ -199,15 +203,24 @@ class Preemptor:
 
     @property
     def host_dues(self) -> HostDues:
-        """What jobs without GPUs are due beside what was given here, and what starts in any case."""
+        """What jobs without GPUs are due beside what was given here, and what starts if it still can then."""
+        return self._known_host_dues()[0]
+
+    @property
+    def host_dues_of_given(self) -> HostDues:
+        """The same, if nothing starts but what was given here: what is promised takes of what is free."""
+        return self._known_host_dues()[1]
+
+    def _known_host_dues(self) -> tuple[HostDues, HostDues]:
         given = len(self.starts), len(self.promises)
         if self._host_dues is None or self._host_dues[0] != given:
             before, done = self.attempts.headroom.shares.host, {start.candidate.job.name for start in self.starts}
             begin = (start for start in self.beginning if start.candidate.job.name not in done)
-            more = alone_among([*begin, *self.starts, *(promise.start for promise in self.promises)])
+            more = alone_among([*self.starts, *(promise.start for promise in self.promises)])
             gone = left_alone(victim for promise in self.promises for victim in promise.victims)
-            self._host_dues = given, before.after(more, gone)
-        return self._host_dues[1]
+            alone = before.after(more, gone)
+            self._host_dues = given, alone.after(alone_among(begin)), alone
+        return self._host_dues[1:]
 
     def _wishes(self, candidate: StartCandidate, preemptor: PreemptorJob, tier: Tier) -> list[PlacementRequest]:
         """The ways in which it would be inside its share if all of its queue left who ever had to in this round: most have none."""
@@ -451,6 +464,9 @@ class Preemptor:
         tree, queue = self.attempts.evictable.rules.tree, candidate.job.spec.queue
         kinds = {kind for option in candidate.options for kind in option.charge}
         sharing = {line.queue for kind in kinds if (line := tree.sharing(QuotaLine(queue, kind))) is not None}
+        if not any(sum(option.charge.values()) for option in candidate.options):
+            held = HeldAlone(queue, beside_least(candidate.job.spec))
+            sharing = {line.queue for line, _ in self.attempts.headroom.shares.host.guarantees.sharing(held)}
         return next((name for name in reversed(tree.path(queue)) if name in sharing), None)
 
     def _keeps_to_limits(self, found: PreemptionResult, preemptor: PreemptorJob) -> bool:

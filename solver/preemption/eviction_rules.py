@@ -39,9 +39,9 @@ class EvictionRules:
     """Judges which running jobs may be evicted for a waiting one.
 
     `standing`: by holder and depth (roots: 0), how protected it is in the lines of the queue on its path, as a place in STANDINGS;
-    work without GPUs is borrowed on nodes that have some, unless it lies inside what is guaranteed of CPU and memory. `ranks`: by
-    queue and base priority, the place of that among those of the queue; `rank`: the same by holder. `host`: what is held of CPU
-    and memory beyond what GPUs carry.
+    work without GPUs is borrowed on nodes that have some, unless it lies inside what is guaranteed of CPU and memory, or shared.
+    `ranks`: by queue and base priority, the place of that among those of the queue; `rank`: the same by holder. `host`: what is
+    held of CPU and memory beyond what GPUs carry.
     `without`: evictionsPerDay or disruptionBudget, where it is asked what could leave without these. `staying`: jobs that are not
     to leave. `within`: of queues in which not lower priority alone decides who leaves for whom, what does. `not_for_shares`: queues
     whose work leaves for no fair share of others. `for_guarantees`: queues that take nothing back for fair shares, nor any below.
@@ -73,8 +73,10 @@ class EvictionRules:
         host = HostBorrowing.of(allocations, carried, kept, divided=shares.tree.divides_host)
         standing[~allocations.leave[allocations.base].astype(bool)] = INSIDE
         standing[host.alone] = BORROWED
-        inside, _ = host_guarantees_of(snapshot, allocations, shares.tree)
-        standing[sorted(inside)] = INSIDE
+        beside = host_guarantees_of(snapshot, allocations, shares.tree)
+        standing[sorted(beside.inside)] = INSIDE
+        for number, sharing in beside.shared.items():
+            standing[number, len(shares.tree.path(sharing)) - 1] = INSIDE
         precedence = shares.precedence
         return cls(
             *(snapshot.time, shares.tree, allocations, standing, ranks, rank),

@@ -1,7 +1,8 @@
-"""By what right a job without GPUs has others leave: its queue's guarantee of CPU and memory, its fair share, or its value.
+"""By what right a job without GPUs has others leave: a guarantee of CPU and memory, one that is shared, a fair share, or its value.
 
-Only work without GPUs leaves for it. Inside the guarantee all that others borrowed may; inside the fair share what queues hold
-above theirs, where the least served get more by it; else lower work of its own queue.
+Only work without GPUs leaves for it. Inside the guarantee all that others borrowed may. Inside what a queue above shares that may
+of queues that are not below that one. Inside the fair share what queues hold above theirs, where the least served get more by it;
+else lower work of its own queue.
 """
 
 from __future__ import annotations
@@ -30,11 +31,16 @@ FOR_SHARES_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class HostClaim:
-    """One job without GPUs that finds no room. `dues`: as they are once all that was decided before has been done."""
+    """One job without GPUs that finds no room. `dues`: as they are once all that was decided before has been done.
+
+    `sure`: the same, if nothing starts of what is only known to fit in what is free now: what is promised may take its place.
+    Others leave only where that is fair either way.
+    """
 
     givers: Givers
     dues: HostDues
     preemptor: PreemptorJob
+    sure: HostDues
 
     @property
     def _held(self) -> HeldAlone:
@@ -45,9 +51,14 @@ class HostClaim:
         """Whether it lies inside what its queue is guaranteed."""
         return self.dues.guarantees.lies_inside(self._held)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it claims what a queue above its own shares: `claims_from` says which."""
+        return self.preemptor.claims_from is not None and not self.is_inside and self.dues.claims(self._held)
+
     def sides(self, *, may_reclaim: bool) -> Iterator[VictimSet]:
         """Those that may leave for it, in the order in which they are asked. `may_reclaim`: others may for its fair share."""
-        if self.is_inside:
+        if self.is_inside or self.is_shared:
             yield self.givers.everybody(self.preemptor, straddling=False)
             return
         if may_reclaim and self.dues.fair and self.dues.lies_inside_fair(self._held):
@@ -98,11 +109,13 @@ class HostClaim:
     def is_fair(self, victims: Iterable[Victim]) -> bool:
         """Whether others may leave for it: the least served have more by it, unless it lies inside its guarantee."""
         losses = [_held_by(victim.holder) for victim in victims if victim.means == "reclaim"]
-        return self.is_inside or not losses or self._is_fair(losses)
+        return self.is_inside or self.is_shared or not losses or self._is_fair(losses)
 
     def _is_fair(self, losses: Sequence[HeldAlone]) -> bool:
         queue = self.preemptor.job.spec.queue
-        return self.dues.above_alone(queue, losses) and self.dues.fairer(queue, self._held.beside, losses)
+        gain = self._held.beside
+        readings = (self.dues, self.sure) if self.sure.used != self.dues.used else (self.dues,)
+        return all(dues.above_alone(queue, losses) and dues.fairer(queue, gain, losses) for dues in readings)
 
 
 def _held_by(holder: Holder) -> HeldAlone:

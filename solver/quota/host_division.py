@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, charged
@@ -39,8 +40,8 @@ def with_host_dues(
     if not tree.divides_host:
         return shares
     allocations = AllocationTable.of(gangs_of(snapshot, policy, kept=kept), tree, kept)
-    _, guarantees = host_guarantees_of(snapshot, allocations, tree)
-    division = _Division(shares, guarantees, _kept(tree))
+    found = host_guarantees_of(snapshot, allocations, tree)
+    division = _Division(shares, found.guarantees, _kept(tree))
     left = dict(zip(RESOURCES, _there(snapshot), strict=True))
     for held, has_gpus in _held(snapshot):
         division.count(division.used, () if has_gpus else (held,))
@@ -52,7 +53,10 @@ def with_host_dues(
         division.add_up(resource)
         division.share_out(resource, max(0, left[resource]))
     dues = HostDues(
-        guarantees, division.used, division.fair, division.wanted, frozenset(division.short), division.kept, left
+        *(found.guarantees, division.used, division.fair, division.wanted, frozenset(division.short)),
+        *(division.kept, left),
+        common=found.common,
+        at_most=division.used if tree.shares_host else {},
     )
     return replace(shares, host=dues.added_up())
 
@@ -150,21 +154,30 @@ class _Division:
             self.share_out(resource, given[queue.name], queue.name)
 
 
-def host_guarantees_of(
-    snapshot: Snapshot, allocations: AllocationTable, tree: QueueTree
-) -> tuple[frozenset[int], HostGuarantees]:
-    """The running jobs without GPUs, by number, that lie inside what is guaranteed of CPU and memory; and what is left of that."""
+class HostInside(NamedTuple):
+    """Of running jobs without GPUs, by number, those that lie `inside` what is guaranteed of CPU and memory; and of the others
+    those inside what queues share, each with the highest of these. What that leaves of `guarantees`, and of what is in `common`.
+    """
+
+    inside: frozenset[int]
+    shared: Mapping[int, QueueName]
+    guarantees: HostGuarantees
+    common: HostGuarantees
+
+
+def host_guarantees_of(snapshot: Snapshot, allocations: AllocationTable, tree: QueueTree) -> HostInside:
+    """Which running jobs without GPUs lie inside what is guaranteed of CPU and memory, and what is left of that."""
     guarantees = HostGuarantees.of(tree)
     if not guarantees.guaranteed:
-        return frozenset(), guarantees
+        return HostInside(frozenset(), {}, guarantees, guarantees.common)
     alone = [n for n in range(len(allocations.holders)) if not allocations.leave[allocations.base[n]]]
     # Those that begin, or were promised something, keep it.
-    known = set(allocations.of_gang)
+    known, keep = set(allocations.of_gang), list[HeldAlone]()
     for job, tasks in charged(snapshot):
         if job.name not in known and tasks and not any(task.gpus for task in tasks):
             shapes = {group.name: group.shape for group in job.spec.task_groups}
             beside = sum_of(shapes[task.group] for task in tasks if task.group in shapes)
-            guarantees = guarantees.beside_more([HeldAlone(job.spec.queue, beside)])
+            keep.append(HeldAlone(job.spec.queue, beside))
 
     def place(number: int) -> tuple[bool, int, int, str, int]:
         holder = allocations.holders[number]
@@ -175,5 +188,14 @@ def host_guarantees_of(
     alone.sort(key=place)
     jobs = [allocations.holders[number].job for number in alone]
     held = [HeldAlone(job.spec.queue, sum_of(shape for _, shape in tasks_with_shapes(job))) for job in jobs]
-    stays, left = guarantees.those_inside(held)
-    return frozenset(number for number, stay in zip(alone, stays, strict=True) if stay), left
+    stays, left = guarantees.beside_more(keep).those_inside(held)
+    inside = frozenset(number for number, stay in zip(alone, stays, strict=True) if stay)
+    common = guarantees.common.beside_more([*keep, *(one for one, stay in zip(held, stays, strict=True) if stay)])
+    claiming = [(n, one) for n, one in zip(alone, held, strict=True) if n not in inside and guarantees.sharing(one)]
+    stays, common = common.those_inside([one for _, one in claiming])
+    shared = {
+        number: min((line.queue for line, _ in guarantees.sharing(one)), key=lambda name: len(tree.path(name)))
+        for (number, one), stay in zip(claiming, stays, strict=True)
+        if stay
+    }
+    return HostInside(inside, shared, left, common)

@@ -6,7 +6,7 @@ What is divided, and how: quota/host_division.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -18,8 +18,8 @@ from solver.quota.dominance import HostUse
 from solver.quota.host_guarantees import RESOURCES, HeldAlone, HostGuarantees
 from solver.quota.users import HostLine
 
-HostTier = Literal["guarantee", "fair share", "any"]
-"""What work without GPUs has to lie inside of to be served."""
+HostTier = Literal["guarantee", "claim", "fair share", "any"]
+"""What work without GPUs has to lie inside of to be served; a claim is one of what a queue above shares."""
 
 UNIT = MILLI_PER_GPU
 """What is divided is given out in multiples of this: whole cores, and parts of 1,000 bytes."""
@@ -35,7 +35,8 @@ class HostDues:
     `wanted`: what those that wait ask for at their full size. `short`: where siblings want more than there is for them. `kept`: of
     guarantees what is not lent; `there`: what jobs with GPUs leave. Nothing is divided where `fair` is empty. `inside`: of what is
     used the part inside fair shares from the holders' queues up: the rest stands in no job's way. `weights`: what is used and kept
-    back, as quota/lending has it. Both follow from the others (`added_up`).
+    back, as quota/lending has it. Both follow from the others (`added_up`). `common`: what may be claimed
+    of guarantees that are shared, and what lies inside that; `at_most`: where any are, what is used if all stay.
     """
 
     guarantees: HostGuarantees = field(default_factory=lambda: HostGuarantees(QueueTree({}, {}), {}))
@@ -47,6 +48,8 @@ class HostDues:
     there: Mapping[Resource, int] = field(default_factory=dict)
     inside: Mapping[HostLine, int] = field(default_factory=dict)
     weights: Mapping[HostLine, int] = field(default_factory=dict)
+    common: HostGuarantees = field(default_factory=lambda: HostGuarantees(QueueTree({}, {}), {}))
+    at_most: Mapping[HostLine, int] = field(default_factory=dict)
 
     @property
     def tree(self) -> QueueTree:
@@ -57,7 +60,18 @@ class HostDues:
         """Whether this much more, of a job without GPUs, is served where what lies inside a tier is."""
         if tier == "any" or not self.fair:
             return True
-        return self.guarantees.lies_inside(held) or (tier == "fair share" and self.lies_inside_fair(held))
+        if self.guarantees.lies_inside(held) or (tier == "claim" and self.claims(held)):
+            return True
+        return tier == "fair share" and self.lies_inside_fair(held)
+
+    def claims(self, held: HeldAlone) -> bool:
+        """Whether it would lie inside what queues above share, beside all that jobs without GPUs below these hold.
+
+        Whoever leaves counts: it may turn out not to be needed, and stay.
+        """
+        lines = self.guarantees.sharing(held)
+        beside = all(self.at_most.get(line, 0) + amount <= self.common.guaranteed[line] for line, amount in lines)
+        return bool(lines) and beside and self.common.lies_inside(held)
 
     def lies_inside_fair(self, held: HeldAlone) -> bool:
         """Whether it would lie inside the fair shares of its queue and of all above it, but for less than is given out at once."""
@@ -79,8 +93,14 @@ class HostDues:
             for line, amount in _lines(self.tree, held):
                 used[line] += sign * amount
                 self._add_up(line, used, inside, weights)
-        guarantees = self.guarantees.beside_more(self._inside(more))
-        return replace(self, used=used, inside=inside, weights=weights, guarantees=guarantees)
+        guarantees, common = self._inside(more)
+        changed = replace(self, used=used, inside=inside, weights=weights, guarantees=guarantees, common=common)
+        if not self.tree.shares_host:
+            return changed
+        at_most = Counter(self.at_most)
+        for held in more:
+            at_most.update(dict(_lines(self.tree, held)))
+        return replace(changed, at_most=at_most)
 
     def added_up(self) -> HostDues:
         """The same, with what follows of the others."""
@@ -99,13 +119,16 @@ class HostDues:
         inside[line] = min(self.fair.get(line, 0), sum([inside[child] for child in below]) if below else own)
         weights[line] = max(self.kept.get(line, 0), sum([weights[child] for child in below]) if below else own)
 
-    def _inside(self, more: Iterable[HeldAlone]) -> Iterator[HeldAlone]:
-        """Of jobs that come those that lie inside guarantees, each beside those before it."""
-        guarantees = self.guarantees
+    def _inside(self, more: Iterable[HeldAlone]) -> tuple[HostGuarantees, HostGuarantees]:
+        """What is left of guarantees, and of what is shared, once jobs have come: those count that lie inside."""
+        guarantees, common = self.guarantees, self.common
         for one in more:
-            if guarantees.lies_inside(one):
+            is_inside = guarantees.lies_inside(one)
+            if is_inside:
                 guarantees = guarantees.beside_more([one])
-                yield one
+            if is_inside or (guarantees.sharing(one) and common.lies_inside(one)):
+                common = common.beside_more([one])
+        return guarantees, common
 
     def not_lent(self, held: HeldAlone) -> tuple[Resource, ...]:
         """Of what this much more would take that of which too much is kept back for others: as quota/lending has it for GPUs."""

@@ -1,4 +1,7 @@
-"""What queues are guaranteed of CPU and memory for their jobs without GPUs, and which of these jobs lie inside."""
+"""What queues are guaranteed of CPU and memory for their jobs without GPUs, and which of these jobs lie inside.
+
+What a queue shares with those below it (docs/shared-guarantees.md) is counted beside that: there nothing limits the queues below.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from solver.policy.host_share import Resource
 from solver.policy.tree import QueueTree
 from solver.quota.dominance import HostUse
 from solver.quota.users import HostLine
+
+UNBOUNDED = 2**62
+"""Milli-cores or bytes: more than there ever are."""
 
 RESOURCES: tuple[Resource, ...] = ("cpu", "memory")
 
@@ -51,6 +57,25 @@ class HostGuarantees:
             for resource in RESOURCES:
                 add_up(root.name, resource)
         return cls(tree, guaranteed)
+
+    @property
+    def common(self) -> HostGuarantees:
+        """What may be claimed: below a queue that shares its guarantee nothing limits it. No lines where none shares any."""
+        if not self.tree.shares_host:
+            return HostGuarantees(self.tree, {})
+        limits = {
+            line: amount if self.tree.host_sharing(*line[:2]) is None else UNBOUNDED
+            for line, amount in self.guaranteed.items()
+        }
+        return HostGuarantees(self.tree, limits)
+
+    def sharing(self, held: HeldAlone) -> list[tuple[HostLine, int]]:
+        """The lines above a queue that share, with what this counts on each; [] where none does."""
+        lines = list[tuple[HostLine, int]]()
+        for resource, amount in zip(RESOURCES, held.beside, strict=True):
+            above = self.tree.host_sharing(held.queue, resource) if amount else None
+            lines += [(HostLine(above, resource), amount)] if above is not None else []
+        return lines
 
     def lies_inside(self, held: HeldAlone) -> bool:
         """Whether this much more would lie inside at every level."""

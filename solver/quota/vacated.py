@@ -28,7 +28,7 @@ COUNTED: tuple[Tier, ...] = ("entitled", "fair")
 
 def tiers_in(tree: QueueTree) -> tuple[Tier, ...]:
     """Those that there are: nothing is claimed in common where no queue shares its guarantee, nor by value where none says so."""
-    there = {"shared": tree.shares_any, "value": tree.reclaims_by_value}
+    there = {"shared": tree.shares_any or tree.shares_host, "value": tree.reclaims_by_value}
     return tuple(tier for tier in TIERS if there.get(tier, True))
 
 

@@ -35,6 +35,7 @@ from solver.queueing.demand import StartCandidate
 from solver.queueing.loans import Loans, asked_back_at, ends_by, loans_of_documents
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_tasks
+from solver.quota.host_guarantees import HeldAlone
 from solver.quota.host_shares import HostShares
 from solver.round.admission import Admission
 from solver.round.forecast import estimates
@@ -204,12 +205,11 @@ class RoundExplanation:
                     else None
                 )
                 older = self._goes_by_age(known.job, to) if means == "preempt" else None
-                tree = self.decision.shares.tree
                 by_value = self._reclaims(to) if tiers.get(to.name) == "value" else None
                 yield Yields(
                     *(name, queue, to.name, to.spec.queue, means, *gave, *beside),
-                    shared_by=shared.queue if shared else None,
-                    origin=tree.origin_of(shared) if shared else said.origin if (said := older or by_value) else "",
+                    shared_by=shared[0] if shared else None,
+                    origin=shared[1] if shared else said.origin if (said := older or by_value) else "",
                     older=older is not None,
                     below=by_value.reclaim_below if by_value else None,
                     from_user=known.job.user if self._is_of_users(queue, means) else None,
@@ -235,11 +235,17 @@ class RoundExplanation:
         by_age = said is not None and said.preempt_within == "lower-or-newer"
         return said if by_age and same and to.submitted_at < job.submitted_at else None
 
-    def _shared_with(self, job: Job) -> QuotaLine | None:
-        """The guarantee that a job which was promised something shares with others."""
+    def _shared_with(self, job: Job) -> tuple[QueueName, str] | None:
+        """The queue whose guarantee a job which was promised something shares with others, and where in Git that is said."""
         (promise,) = (known for known in self.decision.promises if known.job.name == job.name)
-        lines = (QuotaLine(job.spec.queue, kind) for kind, milli in promise.start.charge.items() if milli)
-        return next(filter(None, map(self.decision.shares.tree.sharing, lines)), None)
+        tree, queue, charge = self.decision.shares.tree, job.spec.queue, promise.start.charge
+        if any(charge.values()):
+            lines = (QuotaLine(queue, kind) for kind, milli in charge.items() if milli)
+            line = next(filter(None, map(tree.sharing, lines)), None)
+            return (line.queue, tree.origin_of(line)) if line else None
+        claimed = self.decision.shares.host.guarantees.sharing(HeldAlone(queue, promise.start.beside))
+        entries = ((of.queue, tree.by_name[of.queue].host_quota_for(of.resource)) for of, _ in claimed)
+        return next(((name, entry.origin) for name, entry in entries if entry is not None), None)
 
     def _promised(self) -> Iterator[Verdict]:
         promised = [promise.job for promise in self.decision.promises]

@@ -50,8 +50,9 @@ from solver.queueing.demand import StartCandidate, SubLayer, sub_layers_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.allocation_table import Charges
 from solver.quota.entitlement import Charge, QuotaHeadroom, Shares, charge_of_tasks
+from solver.quota.host_guarantees import HeldAlone
 from solver.quota.host_shares import sum_of, tasks_with_shapes
-from solver.quota.users import UserRoom
+from solver.quota.users import UserRoom, beside_least
 from solver.quota.vacated import COUNTED, GUARANTEED, Tier, lines_of, tiers_in
 from solver.round.compaction import compacted
 from solver.round.growing_gangs import awaited_types, fit_beside, in_gangs, kept_to_domains, missing_tasks, with_domains
@@ -399,8 +400,12 @@ class RoundState:
         if tier == "value":
             known = self.ground.policy.priority_class(candidate.job)
             return reclaims_below(tree, queue, known) is not None
-        kinds = {kind for option in candidate.options for kind in option.charge} if tier == "shared" else set[GpuType]()
-        return tier != "shared" or any(tree.sharing(QuotaLine(queue, kind)) is not None for kind in kinds)
+        if tier != "shared":
+            return True
+        kinds = {kind for option in candidate.options for kind in option.charge}
+        if not any(sum(option.charge.values()) for option in candidate.options):
+            return bool(self.shares.host.guarantees.sharing(HeldAlone(queue, beside_least(candidate.job.spec))))
+        return any(tree.sharing(QuotaLine(queue, kind)) is not None for kind in kinds)
 
     def _keep(self, making: Preemptor, starts: Iterable[JobStart]) -> None:
         for start in starts:

@@ -17,8 +17,9 @@ from reconciler.kubernetes.status.queue_status import QUEUES, QueueStatusWriter
 from reconciler.kubernetes.status.queues import PolicyState, QueueObject, queues_of
 from reconciler.kubernetes.status.turns import WriteSchedule
 from reconciler.model.clock import SystemClock
-from solver.model.quantities import Duration
+from solver.model.quantities import Cpu, Duration, Memory
 from solver.model.workload import QueueName
+from solver.policy.host_share import CpuQuota, MemoryQuota
 from solver.policy.policy import Policy, Queue, policy_of
 from tests.kubernetes.installing import ACCOUNT, with_queues
 from tests.kubernetes.sessions import REAL, audited, session
@@ -100,6 +101,20 @@ def test_only_what_changed_is_written(cluster: Cluster) -> None:
             assert queue["metadata"]["annotations"]["quorate.dev/policy-revision"] == "def456"
             assert condition(queue, "Stalled")["status"] == "True"
             assert condition(queue, "Ready") == before
+
+    asyncio.run(story())
+
+
+def test_cpu_and_memory_are_written_as_they_are_and_taken_away_with_the_last_quota_of_them(cluster: Cluster) -> None:
+    async def story() -> None:
+        rows = (CpuQuota(Cpu(8_000), None, Cpu(4_000)), MemoryQuota(Memory(2**38)))
+        async with quorate(cluster) as api:
+            told, with_rows = telling(api), wanted(policy(host_quota=rows))
+            assert await told.tell(with_rows) == (2, 0)
+            assert (await there(api))["q"]["status"]["host"] == with_rows["q"].figures["host"]
+            assert await telling(api).tell(with_rows) == (0, 0)
+            assert await told.tell(wanted(policy())) == (2, 0)
+            assert "host" not in (await there(api))["q"]["status"]
 
     asyncio.run(story())
 

@@ -28,7 +28,7 @@ from solver.plan.reason import count
 
 _WEIGHT = re.compile(r"users\.weights\[(?P<user>.+)\]")
 _QUOTA = re.compile(r"quota\[(?P<type>.+)\]\.(?P<part>guaranteed|max|perUser|lendable|shared)")
-_HOST_QUOTA = re.compile(r"hostQuota\[(?P<type>cpu|memory)\]\.(?P<part>guaranteed|max|perUser|lendable)")
+_HOST_QUOTA = re.compile(r"hostQuota\[(?P<type>cpu|memory)\]\.(?P<part>guaranteed|max|perUser|lendable|shared)")
 _HOST_UNITS = {"cpu": "CPU cores", "memory": "memory"}
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BRACKETS = re.compile(r"(\[.*?\])")

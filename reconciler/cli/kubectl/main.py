@@ -73,17 +73,22 @@ def gang(pod: str, namespace: str | None, context: str | None, output: str) -> N
 @_context
 @output_option("text", "json")
 def queues(context: str | None, output: str) -> None:
-    """Show the queues as a tree, with their GPUs by type and those of the queues below them."""
-    from reconciler.cli.kubectl.queues import HEADINGS, NUMBERS, notes, queues_of, rows
+    """Show the queues as a tree, with their GPUs by type and those of the queues below them; and CPU and memory, if a queue has a
+    quota of either.
+    """
+    from reconciler.cli.kubectl import queues as told
     from reconciler.cli.kubectl.reader import KubeContext, read
     from reconciler.cli.tables import print_table
 
-    found = read(KubeContext(context), queues_of)
+    found = read(KubeContext(context), told.queues_of)
     if output == "json":
         print_json(found)
     else:
-        print_table(HEADINGS, rows(found), right=NUMBERS)
-        for line in notes(found):
+        print_table(told.HEADINGS, told.rows(found), right=told.NUMBERS)
+        if host := [*told.host_rows(found)]:
+            click.echo()
+            print_table(told.HOST_HEADINGS, host, right=told.HOST_NUMBERS)
+        for line in told.notes(found):
             click.echo(printable(line))
 
 

@@ -12,6 +12,13 @@ HEADINGS: Final = (
     "QUEUE", "RUNNING", "PENDING", "GPU TYPE", "GUARANTEED", "MAX", "FAIR SHARE", "USED", "BORROWED", "WAITING",
 )  # fmt: skip
 NUMBERS: Final = set(HEADINGS) - {"QUEUE", "GPU TYPE"}
+HOST_HEADINGS: Final = (
+    "QUEUE", "RESOURCE", "GUARANTEED", "LENDABLE", "MAX", "PER USER", "FAIR SHARE", "USED", "WITHOUT GPUS", "BORROWED", "WAITING",
+)  # fmt: skip
+HOST_NUMBERS: Final = set(HOST_HEADINGS) - {"QUEUE", "RESOURCE"}
+_HOST_FIELDS: Final = (
+    "resource", "guaranteed", "lendable", "max", "perUser", "fairShare", "used", "withoutGpus", "borrowed", "pending",
+)  # fmt: skip
 
 
 class ToldQueue(Document, frozen=True, omit_defaults=False):
@@ -39,17 +46,30 @@ async def queues_of(reader: Reader) -> QueueListing:
     return QueueListing(tuple(ToldQueue(queue.metadata.name, queue.status) for queue in found))
 
 
-def rows(found: QueueListing, parent: str | None = None, depth: int = 0) -> Iterator[list[str]]:
+def rows(found: QueueListing) -> Iterator[list[str]]:
     """Parents before their children, a line for each GPU type. A queue without its parent there stands at the top."""
+    for depth, queue in _in_tree_order(found):
+        jobs = queue.status.get("jobs", {})
+        first = ["  " * depth + queue.name, str(jobs.get("running", "")), str(jobs.get("pending", ""))]
+        lines = queue.status.get("gpus") or [{}]
+        yield [*first, *_cells(lines[0])]
+        yield from (["", "", "", *_cells(line)] for line in lines[1:])
+
+
+def host_rows(found: QueueListing) -> Iterator[list[str]]:
+    """The same of CPU and memory, as far as any queue has a quota of them."""
+    for depth, queue in _in_tree_order(found):
+        for number, line in enumerate(queue.status.get("host") or ()):
+            told = {"lendable": "all", **line}
+            yield ["  " * depth + queue.name if not number else "", *(str(told.get(of, "none")) for of in _HOST_FIELDS)]
+
+
+def _in_tree_order(found: QueueListing, parent: str | None = None, depth: int = 0) -> Iterator[tuple[int, ToldQueue]]:
     known = {queue.name for queue in found.items}
     for queue in found.items:
         if (queue.parent if queue.parent in known else None) == parent:
-            jobs = queue.status.get("jobs", {})
-            first = ["  " * depth + queue.name, str(jobs.get("running", "")), str(jobs.get("pending", ""))]
-            lines = queue.status.get("gpus") or [{}]
-            yield [*first, *_cells(lines[0])]
-            yield from (["", "", "", *_cells(line)] for line in lines[1:])
-            yield from rows(found, queue.name, depth + 1)
+            yield depth, queue
+            yield from _in_tree_order(found, queue.name, depth + 1)
 
 
 def _cells(line: dict[str, Any]) -> list[str]:

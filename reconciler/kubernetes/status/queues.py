@@ -1,4 +1,4 @@
-"""What the objects of queues.quorate.dev are to say: GPUs by type and in sum, jobs, and whether the queue starts any."""
+"""What the objects of queues.quorate.dev are to say: GPUs by type and in sum, CPU and memory, jobs, and whether it starts any."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from reconciler.control.queue_use import QueueUse, queue_uses
-from reconciler.model.queue_line import QueueLine
+from reconciler.model.queue_line import HostQueueLine, QueueLine
 from solver.model.quantities import MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import QueueName
@@ -58,8 +58,9 @@ def queues_of(snapshot: Snapshot, policy: Policy, standing: PolicyState) -> dict
 
 def _object(queue: Queue, use: QueueUse, tree: QueueTree, standing: PolicyState) -> QueueObject:
     figures: Status = {
-        # Null takes it away in a merge patch.
+        # Null takes either away in a merge patch.
         "parent": queue.parent,
+        "host": [_host(line) for line in use.host] or None,
         "gpus": [_gpus(line) for line in use.gpus],
         "total": {
             "guaranteed": _sum(line.guaranteed for line in use.gpus),
@@ -81,6 +82,20 @@ def _gpus(line: QueueLine) -> Status:
         "used": line.held.number,
         "borrowed": line.borrowed.number,
         "pending": line.waiting.number,
+    }
+
+
+def _host(line: HostQueueLine) -> Status:
+    limits = {"lendable": line.lendable, "max": line.max, "perUser": line.per_user}
+    return {
+        "resource": line.resource,
+        "guaranteed": line.guaranteed,
+        "fairShare": line.fair_share,
+        **{name: amount for name, amount in limits.items() if amount is not None},
+        "used": line.held,
+        "withoutGpus": line.without_gpus,
+        "borrowed": line.borrowed,
+        "pending": line.waiting,
     }
 
 

@@ -32,7 +32,7 @@ LATE = """
     - name: late
       from: "2026-12-24T20:00:00+01:00"
       repeat: {rule: "FREQ=DAILY;COUNT=2", duration: 10h, timeZone: Europe/Berlin}
-      quota: [{gpuType: H100, guaranteed: 16, perUser: 8}]
+      quota: [{gpuType: H100, guaranteed: 16, perUser: 8, shared: false}]
       weight: 2
 """
 
@@ -102,13 +102,13 @@ def test_windows_of_quota_stand_beside_them(quorate: Quorate, folder: str) -> No
         "hours": "late",
         "start": "2026-12-24T19:00:00Z",
         "until": "2026-12-25T05:00:00Z",
-        "keeps": "guaranteed 16 H100, per user 8 H100, weight 2",
+        "keeps": "guaranteed 16 H100, per user 8 H100, H100 not shared, weight 2",
         "keptFor": "queue other",
         "evict": "none",
         "origin": "policies/b.yaml:7",
     }
     written = quorate(*asked, "-o", "ics").out.replace("\r\n ", "")
-    assert r"SUMMARY:late\, queue other: guaranteed 16 H100\, per user 8 H100\, weight 2" in written
+    assert r"SUMMARY:late\, queue other: guaranteed 16 H100\, per user 8 H100\, H100 not shared\, weight 2" in written
 
 
 def test_a_policy_that_is_wrong_has_no_calendar(quorate: Quorate, folder: str) -> None:

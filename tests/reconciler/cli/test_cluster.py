@@ -43,10 +43,10 @@ USERS = (
     "user ada (weight 3) H100 4 5 4 0.0",
 )
 HOST = """
-QUEUE    RESOURCE  GUARANTEED  MAX  FAIR SHARE  USED  WITHOUT GPUS  BORROWED  WAITING
-org      cpu                8   64           0     0             0         0        0
-  other  cpu                8   64           0     0             0         0        0
-  team   cpu                8   64           0     0             0         0        0
+QUEUE    RESOURCE  GUARANTEED  LENDABLE  MAX  PER USER  FAIR SHARE  USED  WITHOUT GPUS  BORROWED  WAITING
+org      cpu                8         2   64        16           0     0             0         0        0
+  other  cpu                8         2   64        16           0     0             0         0        0
+  team   cpu                8         2   64        16           0     0             0         0        0
 """
 NODES_SHOWN = """\
 NODE  POOL  GPU TYPE  GPUS   CPU   MEMORY  STATE  JOBS
@@ -122,14 +122,20 @@ def test_users_that_share_a_queue_stand_below_it(quorate: Quorate, site: Site) -
 
 def test_cpu_and_memory_stand_below_the_queues_where_one_has_a_quota_of_them(quorate: Quorate, site: Site) -> None:
     queues = tuple(
-        msgspec.structs.replace(q, host_quota=(CpuQuota(Cpu(8000), Cpu(64_000)),)) for q in site.policy.queues
+        msgspec.structs.replace(q, host_quota=(CpuQuota(Cpu(8000), Cpu(64_000), Cpu(2000), Cpu(16_000)),))
+        for q in site.policy.queues
     )
     site.policy = msgspec.structs.replace(site.policy, queues=queues)
     shown = quorate("queues").out
     assert shown.startswith(QUEUES)
     assert shown.removeprefix(QUEUES) == HOST
     (org, *_) = json.loads(quorate("queues", "-o", "json").out)["items"]
-    assert org["host"][0]["max"] == "64"
+    assert {name: org["host"][0][name] for name in ("max", "lendable", "perUser", "shared")} == {
+        "max": "64",
+        "lendable": "2",
+        "perUser": "16",
+        "shared": False,
+    }
 
 
 def test_hours_of_quota_stand_below_the_queues(quorate: Quorate, site: Site) -> None:

@@ -13,7 +13,7 @@ import pytest
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.kubectl.main import main, run
 from reconciler.cli.kubectl.pods import PodWhy, ToldEvent, why_lines
-from reconciler.cli.kubectl.queues import QueueListing, ToldQueue, notes, rows
+from reconciler.cli.kubectl.queues import QueueListing, ToldQueue, host_rows, notes, rows
 from solver.model.quantities import Instant
 from tests.house.tracked import ROOT
 from tests.unimported import unimport
@@ -149,6 +149,18 @@ def test_a_waiting_pod_lists_why_and_the_newest_events() -> None:
     ]
     assert len(lines) == 5 + 10
     assert lines[-1].endswith("Waiting: why 12 (12 times)")
+
+
+def test_cpu_and_memory_stand_in_the_tree_as_well() -> None:
+    line = {"guaranteed": "8", "fairShare": "9", "used": "4", "withoutGpus": "2", "borrowed": "0", "pending": "1"}
+    host = [{"resource": "cpu", "max": "64", **line}, {"resource": "memory", "lendable": "1Gi", **line}]
+    found = QueueListing((ToldQueue("a", {"parent": "b", "host": host}), ToldQueue("b", {"host": host[:1]})))
+    assert list(host_rows(found)) == [
+        ["b", "cpu", "8", "all", "64", "none", "9", "4", "2", "0", "1"],
+        ["  a", "cpu", "8", "all", "64", "none", "9", "4", "2", "0", "1"],
+        ["", "memory", "8", "1Gi", "none", "none", "9", "4", "2", "0", "1"],
+    ]
+    assert list(host_rows(QueueListing((ToldQueue("a", {}),)))) == []
 
 
 def test_queues_are_a_tree_and_say_what_holds_them() -> None:

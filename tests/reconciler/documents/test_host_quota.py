@@ -85,3 +85,60 @@ def test_what_is_no_such_row_is_refused() -> None:
     assert codes(queues(a="{quota: [{resource: cpu, lendable: 4}]}"))
     assert codes(queues(a="{quota: [{resource: disk, max: 4}]}"))
     assert codes(queues(a="{quota: [{resource: memory, max: lots}]}"))
+
+
+ORG = "{quota: [{resource: cpu, guaranteed: 48, shared: true}]}"
+
+
+@pytest.mark.parametrize(
+    ("files", "problems"),
+    [
+        (queues(org=ORG, a="{parent: org}"), []),
+        (queues(org=ORG), [("org.yaml:4:56", "shared-with-nobody")]),
+        (
+            queues(org="{hostQuota: [{resource: memory, shared: true}]}", a="{parent: org}"),
+            [("org.yaml:4:47", "shared-without-guaranteed")],
+        ),
+        (
+            queues(
+                org=ORG,
+                a="{parent: org}",
+                b="{parent: a, hostQuota: [{resource: cpu, guaranteed: 8, shared: true}]}",
+                c="{parent: b, hostQuota: [{resource: memory, guaranteed: 8Gi}]}",
+            ),
+            [("b.yaml:4:70", "shared-below-shared")],
+        ),
+    ],
+)
+def test_what_is_shared_is_a_guarantee_with_queues_below_and_none_above_that_shares(
+    files: dict[str, str], problems: list[tuple[str, str]]
+) -> None:
+    assert codes(files) == problems
+
+
+def test_a_row_is_named_by_its_resource_wherever_it_stands() -> None:
+    rows = "{quota: [{gpuType: H100}, {resource: disk, max: 1Gi}, {resource: cpu, maximum: 4, max: lots}]}"
+    assert [(found.line, found.column, found.message) for found in reading(queues(a=rows)).problems] == [
+        (4, 44, "spec.hostQuota[disk].resource can't be 'disk'"),
+        (4, 77, "there is no field 'maximum' in spec.hostQuota[cpu]"),
+        (4, 94, "spec.hostQuota[cpu].max: 'lots' is not a number of CPU cores"),
+    ]
+
+
+def test_memory_without_a_unit_is_asked_about() -> None:
+    (found,) = reading(queues(a="{quota: [{resource: memory, guaranteed: 256}]}")).problems
+    assert (found.severity, found.code, found.message, found.fix) == (
+        "warning",
+        "bare-size",
+        "guaranteed of memory is 256 bytes",
+        "Write 256Gi, if GiB are meant.",
+    )
+    assert codes(queues(a="{quota: [{resource: memory, guaranteed: 0, max: 1Mi}]}")) == []
+
+
+def test_a_row_of_cpu_in_hours_is_told_once() -> None:
+    repeat = "{rule: 'FREQ=DAILY;COUNT=9', duration: 10h, timeZone: UTC}"
+    hours = f"{{name: nights, from: '2026-11-30T20:00:00Z', repeat: {repeat}, quota: [{{resource: cpu, max: 4}}]}}"
+    (found,) = reading(queues(a=f"{{hours: [{hours}]}}")).problems
+    assert (found.code, found.message) == ("unknown-field", "there is no field 'resource' in spec.hours[0].quota[0]")
+    assert found.fix == "Quota of CPU and memory is the same at all hours: write the row into hostQuota of the queue."

@@ -149,6 +149,7 @@ def test_json_is_a_way_of_writing_a_job() -> None:
         ("replicas: 4", "replicas: 4\n      minReplicas: 0", ["9:20 out-of-range"]),
         ("gpus: 8", "gpus: -1", ["9:21 out-of-range"]),
         ("gpus: 8", "minGpuMemory: 64Gi", ["9:29 missing-field"]),
+        ("gpus: 8", "gpus: 8, minGpuMemory: 64", ["9:38 bare-size"]),
         ("gpus: 8", "gpus: 8, nodeLabels: [disk]", ["9:37 malformed"]),
         ("gpus: 8", "mig: 1g.10gb, devices: 0", ["9:38 out-of-range"]),
         ("gpus: 8", "gpuFraction: 0.5, devices: 65", ["9:42 out-of-range"]),

@@ -6,6 +6,7 @@ import pytest
 
 from solver.model.quantities import Instant
 from solver.policy.policy import Queue
+from solver.policy.tree import QueueTree
 from solver.policy.windows import policies_ahead, policy_at
 from tests.reconciler.documents.repository import POOL, codes, queue, reading
 
@@ -113,11 +114,12 @@ def test_windows_begin_by_the_clock_through_summer_time() -> None:
         (f"hours: [{nights('{gpuType: H100}')}]", ["missing-field"]),
         (f"hours: [{nights('{gpuType: H10, max: 1}')}]", ["unknown-gpu-type"]),
         (f"hours: [{nights('{gpuType: H100, max: 40}, {gpuType: H100, guaranteed: 9}')}]", ["duplicate-gpu-type"]),
-        (f"hours: [{nights('{resource: cpu, max: 4}')}]", ["missing-field", "unknown-field"]),
+        (f"hours: [{nights('{resource: cpu, max: 4}')}]", ["unknown-field"]),
         (f"hours: [{nights('{gpuType: H100, guaranteed: 33}')}]", ["max-below-guaranteed"]),
         (f"hours: [{nights('{gpuType: H100, max: 7}')}]", ["max-below-guaranteed"]),
         (f"hours: [{nights('{gpuType: H100, lendable: 9}')}]", ["lendable-above-guaranteed"]),
         (f"hours: [{nights('{gpuType: H100, perUser: 33}')}]", ["per-user-above-max"]),
+        (f"hours: [{nights('{gpuType: H100, shared: true}')}]", ["shared-with-nobody"]),
         (f"hours: [{nights('{gpuType: H100, guaranteed: 65, max: 65}')}]", ["guarantees-exceed-parent"]),
         (f"hours: [{nights('{gpuType: H100, max: 64}')}, {nights(MOST_40)}]", ["hours-overlap", "duplicate-name"]),
         (f"hours: [{nights('{gpuType: H100, max: 64}')}, {nights(MOST_40, 'evenings', EVENINGS)}]", ["hours-overlap"]),
@@ -181,3 +183,17 @@ def test_a_max_that_rises_again_before_jobs_have_to_leave_is_warned_of(convergen
             "max 32 H100 holds from 2026-12-02T05:00:00Z for 14h alone, and jobs may go on for 24h: none ever leaves for it. "
             "Let convergence.within be less than 14h, or say evict: none."
         )
+
+
+def test_a_guarantee_may_be_shared_by_night_alone() -> None:
+    by_night = f"quota: [{{gpuType: H100, guaranteed: 64}}], hours: [{nights('{gpuType: H100, shared: true}')}]"
+    policy = reading(files("weight: 2", org=by_night)).checked().policy
+    moments = ("2026-12-01T12:00:00Z", "2026-12-01T20:00:00Z", "2026-12-02T12:00:00Z")
+    assert [QueueTree.of(policy_at(policy, Instant.parse(at))).shares_any for at in moments] == [False, True, False]
+    below = files("weight: 2", org=by_night) | {
+        "policies/deep.yaml": queue("deep", "{parent: team}"),
+        "policies/team.yaml": queue("team", "{parent: org, quota: [{gpuType: H100, guaranteed: 8, shared: true}]}"),
+    }
+    (found,) = reading(below).problems
+    assert (found.code, found.file) == ("shared-below-shared", "policies/team.yaml")
+    assert found.message.startswith("from 2026-12-01T19:00:00Z on, in hours nights of org: queue org above it shares")

@@ -94,3 +94,42 @@ def test_limits_of_cpu_for_all_users_of_an_account_are_those_of_each() -> None:
         "cpu": {"max": 256, "perUser": 64},
         "memory": {"max": "1Ti", "perUser": "128Gi"},
     }
+
+
+COHORT = """\
+    apiVersion: kueue.x-k8s.io/v1beta1
+    kind: Cohort
+    metadata: {name: all}
+    spec:
+      resourceGroups:
+        - coveredResources: [cpu]
+          flavors: [{name: any, resources: [{name: cpu, nominalQuota: 32}]}]
+    """
+
+
+def test_a_cohort_of_kueue_shares_its_cpu_and_memory_with_the_queues_below_it() -> None:
+    root = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: Cohort\nmetadata: {name: other}\nspec: {}\n"
+    found = imported("kueue", {"cohort.yaml": COHORT, "q.yaml": KUEUE, "other.yaml": root})
+    assert unknown(found) == []
+    rows = quota(found, "all")
+    assert rows["cpu"] == {"guaranteed": 80, "shared": True}
+    assert rows["memory"] == {"guaranteed": "256Gi", "shared": True}
+
+
+def test_queues_of_kai_that_deserve_more_cpu_than_the_queue_above_share_it() -> None:
+    child = """\
+    apiVersion: scheduling.run.ai/v2
+    kind: Queue
+    metadata: {name: NAME}
+    spec:
+      parentQueue: builds
+      resources:
+        gpu: {quota: 0, limit: -1}
+        cpu: {quota: 48000, limit: -1}
+        memory: {quota: 64000, limit: -1}
+    """
+    files = {f"{name}.yaml": child.replace("NAME", name) for name in ("one", "two")}
+    found = imported("kai", {"q.yaml": KAI, **files}, only="H100")
+    assert quota(found, "builds")["cpu"] == {"guaranteed": 64, "shared": True}
+    assert "shared" not in quota(found, "builds")["memory"]
+    assert [quota(found, name)["cpu"] for name in ("one", "two")] == [{"guaranteed": 16}, {"guaranteed": 16}]

@@ -306,7 +306,10 @@ spec:
     text += "---\nkind: ClusterQueue\nmetadata: {name: unused}\nspec: {namespaceSelector: {}}\n"
     found = imported("kueue", {"cohort.yaml": text})
     assert unknown(found) == []
-    assert quota(found, "foundation") == {"cpu": {"guaranteed": "900m"}, "memory": {"guaranteed": "900Mi"}}
+    assert quota(found, "foundation") == {
+        "cpu": {"guaranteed": "900m", "shared": True},
+        "memory": {"guaranteed": "900Mi", "shared": True},
+    }
     fields = [entry(found, "spec.preemption.reclaimWithinCohort", f"queue-{number}").outcome for number in range(3)]
     assert fields == ["carried", "changed", "changed"]
     assert entry(found, "spec.preemption.borrowWithinCohort").outcome == "carried"

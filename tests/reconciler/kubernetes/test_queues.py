@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from reconciler.kubernetes.status.queues import PolicyState, queues_of
 from solver.model.cluster import GpuType
-from solver.model.quantities import Instant, MilliGpu
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import QueueName
+from solver.policy.host_share import CpuQuota, MemoryQuota
 from solver.policy.policy import Policy, Queue, Quota, policy_of
 from tests.reconciler.kubernetes.samples import cluster, node, pod
 
@@ -53,6 +54,18 @@ def test_a_queue_says_what_it_holds_and_borrows_by_type_and_in_sum() -> None:
 def test_a_type_without_a_ceiling_has_none() -> None:
     (line,) = queues_of(world(), policy_of((queue("q"),)), PolicyState("r"))["q"].figures["gpus"]
     assert "max" not in line
+
+
+def test_cpu_and_memory_are_said_where_a_queue_has_a_quota_of_them() -> None:
+    assert queues_of(world(), policy(), PolicyState("r"))["q"].figures["host"] is None
+    rows = (CpuQuota(Cpu(8_000), None, Cpu(4_000), Cpu(16_000)), MemoryQuota(Memory(2**38), Memory(2**40)))
+    cpu, memory = queues_of(world(), policy(host_quota=rows), PolicyState("r"))["q"].figures["host"]
+    assert {key: cpu.get(key) for key in ("resource", "guaranteed", "lendable", "max", "perUser", "borrowed")} == {
+        "resource": "cpu", "guaranteed": "8", "lendable": "4", "max": None, "perUser": "16", "borrowed": "0"
+    }  # fmt: skip
+    assert {key: memory.get(key) for key in ("resource", "guaranteed", "max", "withoutGpus")} == {
+        "resource": "memory", "guaranteed": "256Gi", "max": "1Ti", "withoutGpus": "0"
+    }  # fmt: skip
 
 
 def ready(policy: Policy, held: Mapping[QueueName, str] | None = None) -> tuple[str, str, str]:

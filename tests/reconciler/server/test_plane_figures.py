@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
@@ -24,8 +25,9 @@ from reconciler.server.reporter import Reporter
 from reconciler.server.services import ControlPlaneView
 from reconciler.store.figures import StoreFigures
 from solver.model.cluster import GpuType
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import Cpu, Memory, MilliGpu
 from solver.model.workload import JobName, QueueName
+from solver.policy.host_share import CpuQuota, MemoryQuota
 from solver.policy.policy import Queue, Quota, policy_of
 from tests.reconciler.control.plane import Site, site_at
 from tests.reconciler.control.test_lending import policy, queue, running, world
@@ -88,6 +90,34 @@ def test_queues_have_what_those_below_them_have(site: Site) -> None:
     assert told["quorate_gpus_stranded", "H100"] == 1.0, (
         "of the node with one that is held, three of four would be one job's"
     )
+
+
+def test_cpu_and_memory_are_told_as_far_as_any_queue_has_a_quota_of_them(site: Site) -> None:
+    site.submit("runs", ("sleep", "forever"), gpus=1)
+    site.passes(3)
+    without = figures(LoopStatus("leading", "", site.one_pass()), policy_status())
+    assert not [name for name, *_ in without if "cpu" in name or "memory" in name]
+    rows = CpuQuota(Cpu(8_500), Cpu(64_000)), MemoryQuota(Memory(2**38))
+    site.policy = policy_of(
+        tuple(msgspec.structs.replace(known, host_quota=rows if known.name == "q" else ()) for known in POLICY.queues)
+    )
+    told = figures(LoopStatus("leading", "", site.one_pass()), policy_status())
+    of_q = {
+        name: told.get((f"quorate_queue_cpu_cores_{name}", "q"))
+        for name in ("guaranteed", "max", "held", "without_gpus", "waiting", "borrowed", "fair_share")
+    }
+    assert of_q == {
+        "guaranteed": 8.5,
+        "max": 64.0,
+        "held": 0.0,
+        "without_gpus": 0.0,
+        "waiting": 0.0,
+        "borrowed": 0.0,
+        "fair_share": 0.0,
+    }
+    assert told["quorate_queue_memory_bytes_guaranteed", "org"] == 2.0**38
+    assert ("quorate_queue_cpu_cores_max", "org") not in told
+    assert not [name for name, *_ in told if name == "quorate_queue_memory_bytes_max"]
 
 
 @pytest.mark.parametrize("is_lent", [False, True])

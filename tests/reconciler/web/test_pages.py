@@ -18,8 +18,9 @@ from reconciler.access.tokens import UserTokenFile
 from reconciler.api.rules import PAGES
 from reconciler.web.console import console_routers
 from reconciler.web.static_files import static_files
-from solver.model.quantities import MilliGpu
+from solver.model.quantities import Cpu, MilliGpu
 from solver.model.workload import JobName, QueueName
+from solver.policy.host_share import CpuQuota, MemoryQuota
 from solver.policy.policy import Queue, Quota, policy_of
 from tests.reconciler.api.conftest import H100, TOKEN, spec
 from tests.reconciler.web.conftest import Console
@@ -155,6 +156,25 @@ def test_every_page_has_a_rule_and_every_rule_a_page(console: Console) -> None:
         for method in route.methods or ()
     }
     assert routes == set(PAGES)
+
+
+def test_cpu_and_memory_stand_below_the_tree_where_a_queue_has_a_quota_of_them(console: Console) -> None:
+    with console.browser() as browser:
+        assert "CPU and memory" not in browser.get("/queues").text
+        rows = CpuQuota(Cpu(8000), Cpu(64_000), Cpu(2000), Cpu(16_000), "policies/team.yaml:7", True), MemoryQuota()
+        queues = (Queue(QueueName("team"), host_quota=rows), Queue(QueueName("below"), QueueName("team")))
+        console.site.policy = policy_of(queues)
+        told, alone = (browser.get(path).text for path in ("/queues", "/queues/team"))
+    table = told.partition("CPU and memory</h2>")[2].partition("</table>")[0]
+    found = [re.sub(r"<[^>]*>", "|", row) for row in re.findall(r"<tr[^>]*data-key.*?</tr>", table, re.DOTALL)]
+    cells = [[cell.strip() for cell in row.split("|") if cell.strip()] for row in found]
+    assert cells == [
+        ["team", "cpu", "0", "0", "8", "shared", "2", "0", "0", "64", "16", "0"],
+        ["team", "memory", "0", "0", "0", "all", "0", "0", "none", "none", "0"],
+        ["below", "cpu", "0", "0", "0", "all", "0", "0", "none", "none", "0"],
+        ["below", "memory", "0", "0", "0", "all", "0", "0", "none", "none", "0"],
+    ]
+    assert "Its jobs hold <b>0</b> CPU cores now, <b>64</b> are the most" in alone
 
 
 def test_a_queue_says_which_hours_of_its_quota_are_open(console: Console) -> None:

@@ -38,7 +38,8 @@ def hours_of(name: str, times: Sequence[tuple[int, int]], *rows: Quota, weight: 
     found = tuple(RepeatedWindow(Instant(start * HOUR_MS), Instant(until * HOUR_MS)) for start, until in times)
     repeat = Repeat("", Duration(found[0].until - found[0].start), "UTC", found)
     said = tuple(
-        QuotaRow(row.gpu_type, row.guaranteed, row.max, row.per_user, row.lendable, row.origin) for row in rows
+        QuotaRow(row.gpu_type, row.guaranteed, row.max, row.per_user, row.lendable, row.origin, row.shared or None)
+        for row in rows
     )
     return QuotaHours(name, found[0].start, repeat, said, weight)
 
@@ -54,8 +55,9 @@ def hours(draw: st.DrawFn) -> tuple[QuotaHours, ...]:
         for gpu_type in TYPES:
             limits = [draw(st.none() | st.integers(0, 8)), draw(st.none() | st.integers(0, 16))]
             own = [*limits, None] if number == 0 else [None, None, draw(st.none() | st.integers(0, 8))]
-            if any(limit is not None for limit in own):
-                rows.append(quota_of(gpu_type, *own))
+            shared = number == 1 and draw(st.booleans())
+            if shared or any(limit is not None for limit in own):
+                rows.append(msgspec.structs.replace(quota_of(gpu_type, *own), shared=shared))
         made.append(hours_of(f"h{number}", times, *rows, weight=draw(st.integers(1, 4)) if number else None))
     return tuple(made)
 
@@ -84,6 +86,7 @@ def plain(policy: Policy, now: Instant) -> Policy:
                     entry.max if row.max is None else row.max,
                     entry.per_user if row.per_user is None else row.per_user,
                     entry.lendable if row.lendable is None else row.lendable,
+                    shared=entry.shared if row.shared is None else row.shared,
                 )
         quota = tuple(rows[gpu_type] for gpu_type in sorted(rows))
         return msgspec.structs.replace(queue, quota=quota, weight=weight, hours=())

@@ -15,7 +15,7 @@ from solver.model.snapshot import snapshot_of
 from tests.reconciler.gitops.review.test_comparison import NOW, job, repository, side
 
 BEFORE = "{quota: [{resource: cpu, guaranteed: 32}]}"
-AFTER = "{quota: [{resource: cpu, guaranteed: 48, max: 64}, {resource: memory, guaranteed: 256Gi}]}"
+AFTER = "{quota: [{resource: cpu, guaranteed: 48, max: 64, shared: true}, {resource: memory, guaranteed: 256Gi}]}"
 
 
 def test_rows_of_cpu_and_memory_are_told_by_their_resource_and_what_a_queue_may_have() -> None:
@@ -30,6 +30,7 @@ def test_rows_of_cpu_and_memory_are_told_by_their_resource_and_what_a_queue_may_
     assert {field.field: (field.before, field.after, field.origin) for field in changed.fields} == {
         "hostQuota[cpu].guaranteed": ("32", "48", "policies/builds.yaml:4"),
         "hostQuota[cpu].max": (None, "64", "policies/builds.yaml:4"),
+        "hostQuota[cpu].shared": (None, "True", "policies/builds.yaml:4"),
         "hostQuota[memory].guaranteed": (None, "256Gi", "policies/builds.yaml:4"),
     }
     cpu, memory = found.host_queues
@@ -40,6 +41,7 @@ def test_rows_of_cpu_and_memory_are_told_by_their_resource_and_what_a_queue_may_
     assert (cpu.after.guaranteed, cpu.after.max, cpu.after.used) == ("48", "64", "40")
     told = text(outline_of(found, paths_of(base.compiled, head.compiled), str))
     assert "guaranteed 32 → 48 CPU cores" in told
+    assert "shared true CPU cores" in told
     assert "Queues: CPU and memory" in told
 
 
