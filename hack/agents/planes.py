@@ -25,6 +25,7 @@ from reconciler.control.recording import solver_with
 from reconciler.protocols.backend import BackendUnreachableError, StaleEpochError
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.protocols.store_errors import StoreUnreachableError
+from reconciler.server.cluster_time import cluster_time
 from reconciler.store.store import SqlStore
 from solver.model.cluster import NodeName
 from solver.model.document import decode
@@ -88,8 +89,12 @@ class Plane:
         self.door = open_door(network, place, fleet, self.leads)
         self.backend = BareMetalBackend(self.door, fleet, store.ledger.claims, joining=lambda: joining(store.ledger))
         doors = Doors.onto(store, self.backend, gates)
+        # Hears the clock of the store, which all control planes share.
+        time, self._database = cluster_time(store, clock), store.database
+        self._hear, keeper = store.database.told_time, time.keeper(doors.ledger)
         parts = doors.jobs, doors.ledger, doors.history, doors.checkpoints, doors.interventions, doors.health
-        self.plane = ControlPlane(name, *parts, doors.backend, self.backend, policies, solver_with(None), clock, LEASE)
+        own = policies, solver_with(None), time.clock, LEASE
+        self.plane = ControlPlane(name, *parts, doors.backend, self.backend, *own, keep_time=keeper.keep)
         self._ticks = network.loop.create_task(self._tick())
 
     def leads(self) -> bool:
@@ -101,6 +106,7 @@ class Plane:
         began_s = self.clock.monotonic_s()
         if not self._store_is_up():
             return None
+        self._database.told_time = self._hear
         try:
             done = one_pass(self.plane)
         except (NotLeaderError, StaleEpochError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from hack.crash.doors import TaskName, Told
 from reconciler.backends.simulated.behaviour import by_command
 from reconciler.backends.simulated.cluster import Interval, Telling
 from reconciler.lifecycle.jobs.states import FOLLOWERS
+from reconciler.model.cluster_clock import SLEW
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.history import History
 from reconciler.protocols.ledger import Ledger
@@ -129,6 +130,51 @@ def too_many_retries(ran: Iterable[Interval], records: Iterable[JobRecord], most
                     yield f"false failure: {record.name} was not stuck in attempt {failure.attempt}"
             elif failure.kind != "time-limit" and (record.name, failure.attempt) not in broken_attempts:
                 yield f"false failure: nothing of {record.name} failed in attempt {failure.attempt}"
+
+
+def cut_short(ran: Iterable[Interval], records: Iterable[JobRecord], history: History, spare: int) -> Iterable[str]:
+    """Attempts that were told to stop for their time limit before they had run for so long, whatever any clock said.
+
+    `spare`: by how much more a limit may be missed, in milliseconds, than the time of the cluster may be corrected by: nodes say when
+    tasks began.
+    """
+    for record, attempt, tasks in _limited(ran, records, history):
+        limit = record.spec.time_limit or 0
+        ends = [task.end for task in tasks if task.end is not None]
+        if ends and max(ends) < max(task.begin for task in tasks) + limit * (1 - SLEW) - spare:
+            yield f"cut short: {record.name} in attempt {attempt} at {max(ends)}, of {limit} ms: {tasks}"
+
+
+def outlasting(ran: Iterable[Interval], records: Iterable[JobRecord], spare: int) -> Iterable[str]:
+    """Attempts that ran for longer than their time limit and so many milliseconds."""
+    limits = {record.name: record.spec.time_limit for record in records}
+    for (job, attempt), tasks in _by_attempt(ran).items():
+        limit, ends = limits.get(job), [task.end for task in tasks if task.end is not None]
+        began = max(task.begin for task in tasks)
+        if limit is not None and ends and max(ends) > began + limit * (1 + SLEW) + spare:
+            yield f"outlasting: {job} in attempt {attempt} ran from {began} to {max(ends)}, with a limit of {limit} ms"
+
+
+def _limited(
+    ran: Iterable[Interval], records: Iterable[JobRecord], history: History
+) -> Iterator[tuple[JobRecord, int, list[Interval]]]:
+    attempts = _by_attempt(ran)
+    for record in records:
+        if record.spec.time_limit is None:
+            continue
+        for event in history.events(record.name, 10_000):
+            tasks = attempts.get((record.name, event.attempt))
+            if event.kind == "asked-to-stop" and "time limit" in event.cause and tasks:
+                yield record, event.attempt, tasks
+
+
+def _by_attempt(ran: Iterable[Interval]) -> Mapping[tuple[JobName, int], list[Interval]]:
+    """What began with an attempt."""
+    found: defaultdict[tuple[JobName, int], list[Interval]] = defaultdict(list)
+    for task in ran:
+        if task.growth == 0:
+            found[task.job, task.attempt].append(task)
+    return found
 
 
 def _reached_limit(record: JobRecord, attempt: list[Interval]) -> bool:

@@ -66,10 +66,10 @@ class LedgerSite:
 
     def lead(self) -> Epoch:
         """By the ledger's lease."""
-        self._leader = PlanExecutor(
-            self.plane, self.plane.ledger.lead(self.plane.holder, self.clock.now(), self.plane.lease)
-        )
-        return self._leader.epoch
+        epoch = self.plane.ledger.lead(self.plane.holder, self.clock.now(), self.plane.lease)
+        self.plane.keep_time(epoch)
+        self._leader = PlanExecutor(self.plane, epoch)
+        return epoch
 
     async def look(self, in_force: PolicyInForce) -> LedgerLook:
         """Ask the backend. Raises BackendUnreachableError."""

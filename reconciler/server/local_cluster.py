@@ -28,7 +28,7 @@ from reconciler.control.runner import LoopStatus, Runner
 from reconciler.control.use_summary import KnownUse, LatestUse
 from reconciler.lifecycle.checkpoints.keeper import Keeper
 from reconciler.lifecycle.health.figures import HealthFigures
-from reconciler.model.clock import Clock, SystemClock
+from reconciler.model.clock import Clock
 from reconciler.node.local import LocalBackend
 from reconciler.node.local.folders import StateFolders
 from reconciler.node.local.machine import equipment_of_this_machine
@@ -40,6 +40,7 @@ from reconciler.server.audit_anchors import anchors_of
 from reconciler.server.budget_watch import BudgetWatch
 from reconciler.server.capacity_watch import CapacityWatch
 from reconciler.server.checkpoints import CheckpointKeeping
+from reconciler.server.cluster_time import cluster_time
 from reconciler.server.disk import StateDisks
 from reconciler.server.execution_platform import ExecutionPlatform, TaskRunner
 from reconciler.server.history_log import LoggedHistory
@@ -71,10 +72,11 @@ from solver.model.snapshot import Snapshot
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
     """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, as driver_for, policy_side."""
-    folder, clock = settings.folder, SystemClock()
+    folder = settings.folder
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
+    clock, time = cluster_time(store)
     history = LoggedHistory(store.history, log, tally := JobTally(), store.database.once_committed)
 
     def seen() -> Snapshot | None:
@@ -85,20 +87,21 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
 
     known = settings, store, history, clock, holder
     git = policy_side(*known, snapshot=seen, wake=wake, log=log, is_shared=is_shared)
-    book = use_book(git.standing, clock, log)
+    book = use_book(git.standing, clock.wall, log)
     used = KnownUse(LatestUse(book.latest, clock), store.gpu_uses)
     place = _place(settings, store, git.standing, lambda: runner.leads(), wake, clock, log, closing, book)  # noqa: PLW0108
     rounds = round_worker(settings, clock, log, closing)
     budgets = BudgetWatch(_spending(store), history, git.standing, clock, lambda: runner.epoch(), wake, holder)  # noqa: PLW0108
     plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock, tally)
-    plane = replace(plane, idle=(idle := IdleWatch(book, store.gpu_uses)), budgets=budgets.standings)
+    plane = replace(plane, keep_time=time.keeper(store.ledger).keep, idle=(idle := IdleWatch(book, store.gpu_uses)), budgets=budgets.standings)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
     metrics = _metrics(store, disks, starts, UseFiguresCollector(book, used.latest, seen), tally, *place.figures)
     keeping = UseKeeper(book, store.gpu_uses, lambda: runner.epoch())  # noqa: PLW0108
     events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
-    reporter = Reporter(metrics, log, clock, tally, pass_traces(settings.traces, clock, closing), history.rounds(1))
+    traced = pass_traces(settings.traces, clock, closing)
+    reporter = Reporter(metrics, log, clock, tally, traced, history.rounds(1), clock.wall)
     runner = _runner(plane, narrow, events, reporter, git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)
