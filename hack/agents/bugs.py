@@ -69,13 +69,13 @@ def a_time_limit_counts_by_the_clock_of_a_node() -> Patches:
 
 def a_time_limit_counts_by_the_clock_of_a_leader() -> Patches:
     """It may be set while jobs run, and another leads with another one."""
-    yield mock.patch.object(HeardClock, "hear", lambda *_: None)
+    yield mock.patch.object(HeardClock, "hear", return_value=None)
     yield mock.patch.object(ClusterClock, "now", lambda clock: clock.wall.now())
 
 
 def the_cluster_counts_on_from_whatever_the_clock_says() -> Patches:
     """Whoever comes to lead takes the time of its own machine, though it goes on by the monotonic clock then."""
-    yield mock.patch.object(HeardClock, "hear", lambda *_: None)
+    yield mock.patch.object(HeardClock, "hear", return_value=None)
 
 
 NODE_CLOCKS: Final[tuple[Fault, ...]] = ("node-clock-set",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -49,13 +49,13 @@ class SteppedClock:
 
 def share_its_clock(store: SqlStore, true: Clock) -> None:
     """The store is on a machine of its own, the clock of which is right: as PostgreSQL, it tells it when it is asked."""
-    database = store.database
+    database: Any = store.database
 
     def now(*_: object) -> Instant:
-        database.told_time(true.now())
+        database.told_time(true.now(), 0.0)
         return true.now()
 
-    database.lease_clock, database.now, database.time = "database", now, true.now  # type: ignore[method-assign]
+    database.lease_clock, database.now, database.time = "database", now, true.now
 
 
 class ClocksOfNodes(OrdersPassedOn):

@@ -69,8 +69,8 @@ CHANGING_EVERY = 4
 """In so many seeds a max is lowered and raised again, and past use counts."""
 STEPPED_EVERY = 4
 """In so many seeds clocks are set while the control plane runs, by STEP_MS and back: the leader's, the other's, and the nodes',
-which run at other speeds, too. In every other one of these the store is on a machine of its own, with a clock that is right; else on
-that of the control planes, which count on from what it says of how long it has been up."""
+which run at other speeds, too. In every other one of these the store is on a machine of its own, with a clock that is right; in the
+others on that of the control planes, which count on from how long it has been up."""
 EVICTING_EVERY, CHANGES_MIND = 4, 0.5
 """In so many seeds some jobs are urgent, and who has submitted them changes their mind at this rate while others leave."""
 EARLY_MS = 3_000

@@ -135,7 +135,7 @@ def too_many_retries(ran: Iterable[Interval], records: Iterable[JobRecord], most
 def cut_short(ran: Iterable[Interval], records: Iterable[JobRecord], history: History, spare: int) -> Iterable[str]:
     """Attempts that were told to stop for their time limit before they had run for so long, whatever any clock said.
 
-    `spare`: by how much more a limit may be missed, in milliseconds, than the time of the cluster may be corrected by: nodes say when
+    `spare`: by how many milliseconds more a limit may be missed than the time of the cluster may be corrected by, as nodes say when
     tasks began.
     """
     for record, attempt, tasks in _limited(ran, records, history):

@@ -28,9 +28,15 @@ class HeardClock:
         self._own = own
         self._heard: tuple[Instant, float] | None = None
 
-    def hear(self, at: Instant) -> None:
-        """What its time is now."""
-        self._heard = at, self._own.monotonic_s()
+    @property
+    def is_heard(self) -> bool:
+        """It was."""
+        return self._heard is not None
+
+    def hear(self, at: Instant, late_ms: float = 0.0) -> None:
+        """What its time is now, or was up to so many milliseconds ago."""
+        latest = at.after(int(late_ms))
+        self._heard = (min(max(self.now(), at), latest) if self.is_heard else at), self._own.monotonic_s()
 
     def now(self) -> Instant:
         """What it would say."""
@@ -71,8 +77,8 @@ class KeptTime(Document, frozen=True):
 
 
 class ClusterClock:
-    """Implements Clock. It goes on by the monotonic clock, and never back. Where a wall clock says something else, it comes nearer to
-    that by at most `SLEW` of what passes: so what a wall clock is set by ends nothing early, and keeps nothing waiting.
+    """Implements Clock. It goes on by the monotonic clock, and never back. Where a wall clock says something else, it comes nearer
+    to that by at most `SLEW` of what passes: so what a wall clock is set by ends nothing early, and keeps nothing waiting.
 
     It begins at `start`, or where that is None with the wall clock. Threads may share it.
     """
@@ -82,6 +88,12 @@ class ClusterClock:
         self._lock = Lock()
         self._looked_s = wall.monotonic_s()
         self._ahead_ms = (wall.now() if start is None else start) - self._looked_s * 1_000
+
+    def begin(self, at: Instant) -> None:
+        """It is this late, and nothing was counted by it yet."""
+        with self._lock:
+            self._looked_s = self.wall.monotonic_s()
+            self._ahead_ms = at - self._looked_s * 1_000
 
     def now(self) -> Instant:
         """The time of the cluster."""

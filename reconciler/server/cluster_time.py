@@ -7,9 +7,17 @@ from typing import Final, NamedTuple
 
 from reconciler.control.time_keeping import TimeKeeper
 from reconciler.model.clock import Clock, SystemClock
-from reconciler.model.cluster_clock import BOOT_ID, ClusterClock, HeardClock, TimeReference, boot_of_this_machine, continued
+from reconciler.model.cluster_clock import (
+    BOOT_ID,
+    ClusterClock,
+    HeardClock,
+    TimeReference,
+    boot_of_this_machine,
+    continued,
+)
 from reconciler.protocols.ledger import Ledger
 from reconciler.store.store import SqlStore
+from solver.model.quantities import Instant
 
 DATABASE: Final = "database"
 
@@ -38,6 +46,21 @@ def cluster_time(store: SqlStore, own: Clock | None = None, boot_id: Path = BOOT
     else:
         wall, reference = own, boot_of_this_machine(own, boot_id)
     return ClusterTime(ClusterClock(wall, continued(store.ledger.kept_time(), reference)), reference)
+
+
+class ServedTime:
+    """Where jobs are pods: the time of the API server, by whose clock pods begin. Until it was heard, that of this machine."""
+
+    def __init__(self, own: Clock | None = None) -> None:
+        self._wall = HeardClock(own or SystemClock())
+        self.clock = ClusterClock(self._wall)
+
+    def hear(self, at: Instant, late_ms: float) -> None:
+        """What time it is there. The first answer comes before the first pass, so that nothing was counted before."""
+        is_first = not self._wall.is_heard
+        self._wall.hear(at, late_ms)
+        if is_first:
+            self.clock.begin(at)
 
 
 def _heard(store: SqlStore, own: Clock) -> HeardClock:

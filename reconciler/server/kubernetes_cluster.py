@@ -43,12 +43,13 @@ from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.lifecycle.health.figures import HealthFigures
-from reconciler.model.clock import Clock, SystemClock
+from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch
 from reconciler.server.alerts import alert_services
 from reconciler.server.audit_anchors import anchors_of
 from reconciler.server.budget_watch import BudgetWatch
 from reconciler.server.capacity_watch import CapacityWatch
+from reconciler.server.cluster_time import ServedTime
 from reconciler.server.exported_use import exported_use
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.history_log import LoggedHistory
@@ -94,8 +95,8 @@ def parts_on_kubernetes(
 
     Raises KubernetesFailedError, FolderUnusableError, StoreUnusableError, TokenFileError and those of policy_side.
     """
-    folder, clock = settings.folder, SystemClock()
-    cluster = _cluster(on, clock)
+    folder, time = settings.folder, ServedTime()
+    clock, cluster = time.clock, _cluster(on, time)
     store = closing.enter_context(shut(open_store(folder.database, audit_keys=opened_keys(settings))))
     tally = JobTally(counts_ends=False, decides=on.observed is None)
     history = LoggedHistory(store.history, log, tally, store.database.once_committed)
@@ -116,7 +117,8 @@ def parts_on_kubernetes(
         return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)
 
     metrics, trace = Metrics(), pass_traces(settings.traces, clock, closing)
-    runner = PodRunner(connect, clock, Reporter(metrics, log, clock, tally, trace, history.rounds(1)).hear)
+    reporter = Reporter(metrics, log, clock, tally, trace, history.rounds(1), clock.wall)
+    runner = PodRunner(connect, clock, reporter.hear)
     use = exported_use(on.dcgm, store.gpu_uses, git.standing, lambda: runner, lambda: memory.epoch, clock, log)
     _count(metrics, store, FollowedFigures(runner), HealthFigures(store.health), tally, *use.figures)
     plane = replace(_seen(on, store, history, clock, lambda: runner.sight), budgets=past.budgets.standings)
@@ -234,13 +236,13 @@ def _decide(runner: PodRunner, on: KubernetesSettings) -> None:
         runner.run()
 
 
-def _cluster(on: KubernetesSettings, clock: Clock) -> ClusterConnection:
+def _cluster(on: KubernetesSettings, time: ServedTime) -> ClusterConnection:
     try:
-        credentials = credentials_of(on, clock)
+        credentials = credentials_of(on, time.clock)
     except CredentialsError as error:
         raise KubernetesFailedError(str(error), "") from error
     named = on.namespace, on.lease, on.holder
-    return ClusterConnection(credentials, on.qps, on.burst, *named, mig_configs=on.mig_configs)
+    return ClusterConnection(credentials, on.qps, on.burst, *named, mig_configs=on.mig_configs, told_time=time.hear)
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
-    clock, time = cluster_time(store)
+    clock = (time := cluster_time(store)).clock
     history = LoggedHistory(store.history, log, tally := JobTally(), store.database.once_committed)
 
     def seen() -> Snapshot | None:
@@ -93,7 +93,12 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     rounds = round_worker(settings, clock, log, closing)
     budgets = BudgetWatch(_spending(store), history, git.standing, clock, lambda: runner.epoch(), wake, holder)  # noqa: PLW0108
     plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock, tally)
-    plane = replace(plane, keep_time=time.keeper(store.ledger).keep, idle=(idle := IdleWatch(book, store.gpu_uses)), budgets=budgets.standings)
+    plane = replace(
+        plane,
+        keep_time=time.keeper(store.ledger).keep,
+        idle=(idle := IdleWatch(book, store.gpu_uses)),
+        budgets=budgets.standings,
+    )
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)

@@ -28,7 +28,8 @@ _DECIDES: frozenset[Condition] = frozenset({"leading", "observing"})
 class Reporter:
     """Hears what came of each pass: feeds the metrics, and logs when the loop's condition changes, or the clock is set.
 
-    `wall`: the clock that `clock` comes nearer to; None: it is that itself. `before`: the newest rounds on record from before this process, newest first.
+    `before`: the newest rounds on record from before this process, newest first. `wall`: the clock that `clock` comes nearer to;
+    None: it is one itself.
     """
 
     metrics: Metrics

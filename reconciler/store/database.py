@@ -28,8 +28,6 @@ T = TypeVar("T")
 LeaseClock = Literal["caller", "database"]
 TransactionKind = Literal["read", "write"]
 
-_PROMPT_S: Final = 0.5
-"""An answer that took longer says what time it was."""
 _COUNT_WRITE: Final = update(leadership).values(written=leadership.c.written + 1)
 _NEWEST_EPOCH: Final = select(leadership.c.epoch).with_for_update()
 
@@ -43,7 +41,7 @@ class Database:
 
     `reserve`: room on the disk that is held for it; None: none is. `timed`: hears how many seconds each transaction took.
 
-    `told_time`: hears what time it is there, each time it was asked and answered promptly.
+    `told_time`: hears what time it is there whenever it was asked, and how many milliseconds ago that may have been.
 
     `lease_clock`: the clock by which leases run out. On one machine all have the same; of PostgreSQL's clients each has its
     own, so there it is the database's.
@@ -63,7 +61,7 @@ class Database:
         self._block = local()
         self.reserve: DiskReserve | None = None
         self.timed: Callable[[TransactionKind, float], None] = lambda _, __: None
-        self.told_time: Callable[[Instant], None] = lambda _: None
+        self.told_time: Callable[[Instant, float], None] = lambda _, __: None
         self.lease_clock: LeaseClock = lease_clock or ("caller" if isinstance(where, Path) else "database")
         url = postgresql_url(where) if isinstance(where, str) else None
         self.place = str(where) if url is None else url.render_as_string(hide_password=True)
@@ -184,8 +182,7 @@ class Database:
             return caller
         asked_s = perf_counter()
         now = _time(connection)
-        if perf_counter() - asked_s < _PROMPT_S:
-            self.told_time(now)
+        self.told_time(now, (perf_counter() - asked_s) * 1_000)
         return now
 
     def time(self) -> Instant:
