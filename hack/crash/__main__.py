@@ -73,6 +73,7 @@ def figures(outcomes: list[Outcome]) -> dict[str, float]:
         "mistold": count("mistold"),
         "runAgainAfterSuccess": count("run again"),
         "ungatedWrites": count("ungated write"),
+        "cutShort": count("cut short"),
         "otherViolations": count("left over") + count("false outcome") + count("the loop died"),
     }
 

@@ -32,6 +32,7 @@ from reconciler.protocols.backend import (
     StopTasks,
     TellGang,
 )
+from reconciler.server import cluster_time
 from reconciler.store import database
 from reconciler.store.claims import NextAttempts
 from reconciler.store.ledger import SqlLedger
@@ -225,6 +226,11 @@ def steps_that_are_done_do_not_count() -> Patches:
     yield mock.patch.object(standstill, "standstill_of", standstill_of)
 
 
+def a_process_takes_the_clock_as_it_is() -> Patches:
+    """It does not go on with the time of the one before, though the clock was set meanwhile."""
+    yield mock.patch.object(cluster_time, "continued", return_value=None)
+
+
 BUGS: tuple[Callable[[], Patches], ...] = (
     the_stores_ignore_the_epoch,
     failures_before_are_forgotten,
@@ -248,6 +254,7 @@ BUGS: tuple[Callable[[], Patches], ...] = (
     what_one_attempt_is_told_the_next_hears,
     nobody_remembers_that_a_gang_was_found_to_be_stuck,
     steps_that_are_done_do_not_count,
+    a_process_takes_the_clock_as_it_is,
 )
 
 

@@ -13,11 +13,10 @@ from hack.crash.clocks import SteppedClock, share_its_clock
 from reconciler.control.control import ControlPlane
 from reconciler.control.ledger_site import one_pass
 from reconciler.kubernetes.client.api import Api
-from reconciler.model.clock import Clock
-from reconciler.model.cluster_clock import KeptTime
-from reconciler.protocols.ledger import NotLeaderError
+from reconciler.model.clock import Clock, SystemClock
+from reconciler.model.cluster_clock import ClusterClock, KeptTime, boot_of_this_machine
 from reconciler.server.cluster_time import ServedTime, cluster_time
-from solver.model.quantities import Duration, Instant
+from solver.model.quantities import Duration
 from tests.reconciler.control.plane import Site, site_at
 
 HOUR_MS = 3_600_000
@@ -134,13 +133,14 @@ def test_after_a_start_of_the_machine_its_clock_is_taken_as_it_is(planes: Planes
 
 def test_where_no_clock_is_set_the_time_is_kept_once(planes: Planes) -> None:
     kept: list[KeptTime] = []
-    ledger, keep = planes.site.store.ledger, planes.site.store.ledger.keep_time
+    ledger: Any = planes.site.store.ledger
+    keep = ledger.keep_time
 
     def counted(epoch: Any, stands: KeptTime) -> None:
         kept.append(stands)
         keep(epoch, stands)
 
-    ledger.keep_time = counted  # type: ignore[method-assign]
+    ledger.keep_time = counted
     written = ledger.written()
     planes.passes(5)
     assert len(kept) == 1
@@ -160,13 +160,15 @@ def test_waiting_times_and_ages_go_on_as_time_passes(planes: Planes, step: int) 
     assert 99_000 <= planes.plane.clock.now() - before <= 101_000
 
 
-def test_a_leader_that_is_killed_is_said_to_lead_no_longer_than_its_lease(planes: Planes) -> None:
-    """Also by the command that asks the store."""
-    planes.site.store.ledger.keep_time(planes.site.store.ledger.lead("only", Instant(0), Duration(1)), KeptTime("x", 0))
-    assert planes.site.store.ledger.leader() == ""
-    with pytest.raises(NotLeaderError):
-        planes.site.store.ledger.lead("only", Instant(10**15), Duration(10**9))
-        planes.site.store.ledger.lead("other", Instant(10**15), Duration(1))
+@pytest.mark.parametrize(("lease", "leads"), [(1, ""), (3 * HOUR_MS, "only")])
+def test_commands_know_whether_a_leader_is_gone_though_the_clock_was_set_back(
+    planes: Planes, lease: int, leads: str
+) -> None:
+    here, ledger = SystemClock(), planes.site.store.ledger
+    at = here.now().after(HOUR_MS)
+    epoch = ledger.lead("only", at.after(-1_000), Duration(lease))
+    ledger.keep_time(epoch, ClusterClock(here, at).ahead_of(boot_of_this_machine(here)))
+    assert ledger.leader() == leads
 
 
 def test_the_clock_of_an_api_server_is_followed_from_its_first_answer(site: Site) -> None:
