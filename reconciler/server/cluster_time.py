@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from reconciler.control.time_keeping import TimeKeeper
+from reconciler.control.time_keeper import TimeKeeper
 from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.cluster_clock import (
     BOOT_ID,

@@ -40,7 +40,7 @@ from reconciler.server.audit_anchors import anchors_of
 from reconciler.server.budget_watch import BudgetWatch
 from reconciler.server.capacity_watch import CapacityWatch
 from reconciler.server.checkpoints import CheckpointKeeping
-from reconciler.server.cluster_time import cluster_time
+from reconciler.server.cluster_time import ClusterTime, cluster_time
 from reconciler.server.disk import StateDisks
 from reconciler.server.execution_platform import ExecutionPlatform, TaskRunner
 from reconciler.server.history_log import LoggedHistory
@@ -92,18 +92,12 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     place = _place(settings, store, git.standing, lambda: runner.leads(), wake, clock, log, closing, book)  # noqa: PLW0108
     rounds = round_worker(settings, clock, log, closing)
     budgets = BudgetWatch(_spending(store), history, git.standing, clock, lambda: runner.epoch(), wake, holder)  # noqa: PLW0108
-    plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock, tally)
-    plane = replace(
-        plane,
-        keep_time=time.keeper(store.ledger).keep,
-        idle=(idle := IdleWatch(book, store.gpu_uses)),
-        budgets=budgets.standings,
-    )
+    plane = _plane(holder, store, history, git.standing, place.backend, rounds, time, tally)
+    plane = replace(plane, idle=(idle := IdleWatch(book, store.gpu_uses)), budgets=budgets.standings)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
     metrics = _metrics(store, disks, starts, UseFiguresCollector(book, used.latest, seen), tally, *place.figures)
-    keeping = UseKeeper(book, store.gpu_uses, lambda: runner.epoch())  # noqa: PLW0108
     events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
     traced = pass_traces(settings.traces, clock, closing)
     reporter = Reporter(metrics, log, clock, tally, traced, history.rounds(1), clock.wall)
@@ -121,7 +115,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
             *threads_of({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
             *threads_of({"checkpoints": checkpoints, "alerts": alerts, "audit anchors": anchors}),
             *place.members,
-            *threads_of({"gpu use": keeping, "budgets": budgets}),
+            *threads_of({"gpu use": UseKeeper(book, store.gpu_uses, runner.epoch), "budgets": budgets}),
             *threads_of(_keeping_records(store, history, git.standing, clock, runner, holder)),
         ),
         store,
@@ -222,7 +216,7 @@ def _plane(
     policies: PolicySource,
     backend: TaskRunner,
     rounds: RoundWorker,
-    clock: Clock,
+    time: ClusterTime,
     tally: JobTally,
 ) -> ControlPlane:
     return ControlPlane(
@@ -238,7 +232,8 @@ def _plane(
         terminals=backend,
         policies=policies,
         solve=rounds,
-        clock=clock,
+        clock=time.clock,
+        keep_time=time.keeper(store.ledger).keep,
         prepare=rounds.prepare,
         ask=rounds.ask,
         keep_capacity=CapacityRecorder(store.capacities).keep,
