@@ -117,8 +117,7 @@ def parts_on_kubernetes(
         return observing_plane(cluster, handed, observer) if observer else acting_plane(cluster, handed, beside)
 
     metrics, trace = Metrics(), pass_traces(settings.traces, clock, closing)
-    reporter = Reporter(metrics, log, clock, tally, trace, history.rounds(1), clock.wall)
-    runner = PodRunner(connect, clock, reporter.hear)
+    runner = PodRunner(connect, clock, Reporter(metrics, log, clock, tally, trace, history.rounds(1)).hear)
     use = exported_use(on.dcgm, store.gpu_uses, git.standing, lambda: runner, lambda: memory.epoch, clock, log)
     _count(metrics, store, FollowedFigures(runner), HealthFigures(store.health), tally, *use.figures)
     plane = replace(_seen(on, store, history, clock, lambda: runner.sight), budgets=past.budgets.standings)

@@ -99,8 +99,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     starts = NarrowStarts(narrow)
     metrics = _metrics(store, disks, starts, UseFiguresCollector(book, used.latest, seen), tally, *place.figures)
     events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
-    traced = pass_traces(settings.traces, clock, closing)
-    reporter = Reporter(metrics, log, clock, tally, traced, history.rounds(1), clock.wall)
+    reporter = Reporter(metrics, log, clock, tally, pass_traces(settings.traces, clock, closing), history.rounds(1))
     runner = _runner(plane, narrow, events, reporter, git.follower, is_shared=is_shared)
     checkpoints = CheckpointKeeping(plane, Keeper(store.checkpoints, holder), runner.epoch, log, runner.wake)
     desk, alerts = alert_services(folder, store, store.jobs, history, holder, git.standing, runner.epoch, log)

@@ -15,7 +15,7 @@ from reconciler.control.metrics import Metrics
 from reconciler.control.passes import Pass
 from reconciler.control.runner import Condition, LoopStatus
 from reconciler.model.clock import Clock
-from reconciler.model.cluster_clock import SLEW
+from reconciler.model.cluster_clock import SLEW, ClusterClock
 from reconciler.protocols.rounds import RoundSummary
 from solver.model.quantities import Duration
 from solver.plan.violation import Violation
@@ -28,8 +28,7 @@ _DECIDES: frozenset[Condition] = frozenset({"leading", "observing"})
 class Reporter:
     """Hears what came of each pass: feeds the metrics, and logs when the loop's condition changes, or the clock is set.
 
-    `before`: the newest rounds on record from before this process, newest first. `wall`: the clock that `clock` comes nearer to;
-    None: it is one itself.
+    `before`: the newest rounds on record from before this process, newest first.
     """
 
     metrics: Metrics
@@ -38,14 +37,16 @@ class Reporter:
     tally: JobTally = field(default_factory=JobTally)
     trace: Callable[[Pass], None] = lambda _: None
     before: InitVar[Sequence[RoundSummary]] = ()
-    wall: Clock | None = None
+    _wall: Clock | None = field(init=False)
+    """Which `clock` comes nearer to; None: it is one itself."""
     _steps: ClockSteps = field(init=False)
     _said: tuple[str, str] = field(default=("", ""))
     _short: frozenset[str] = frozenset()
 
     def __post_init__(self, before: Sequence[RoundSummary]) -> None:
-        self._steps = ClockSteps(self.wall or self.clock)
-        if self.wall is not None and abs(ahead_ms := self.wall.now() - self.clock.now()) >= STEP_MIN_S * 1_000:
+        self._wall = self.clock.wall if isinstance(self.clock, ClusterClock) else None
+        self._steps = ClockSteps(self._wall or self.clock)
+        if self._wall is not None and abs(ahead_ms := self._wall.now() - self.clock.now()) >= STEP_MIN_S * 1_000:
             way, by = "behind" if ahead_ms < 0 else "ahead of", Duration(round(abs(ahead_ms), -3))
             self._warn(f"the clock is {by} {way} the time that jobs counted by before: {_COMES_NEARER}")
         back_s = max((one.time - self.clock.now() for one in before), default=0) / 1_000
@@ -76,7 +77,7 @@ class Reporter:
 
     def _warn_of_step(self, step_s: float) -> None:
         way, by = "back" if step_s < 0 else "forward", Duration(round(abs(step_s)) * 1_000)
-        follows = _COMES_NEARER if self.wall else "time limits, waiting times and past use are off by that"
+        follows = _COMES_NEARER if self._wall else "time limits, waiting times and past use are off by that"
         self._warn(f"the clock was set {way} by {by}: {follows}")
 
     def _warn(self, message: str) -> None:

@@ -55,7 +55,7 @@ def test_a_clock_that_is_set_is_told_once(stepped_ms: int, told: list[str]) -> N
 
 def test_where_jobs_do_not_count_by_it_that_is_told_too() -> None:
     wall = TwoClocks()
-    reporter = Reporter(Metrics(), structlog.get_logger(), ClusterClock(wall), wall=wall)
+    reporter = Reporter(Metrics(), structlog.get_logger(), ClusterClock(wall))
     with capture_logs() as lines:
         wall.passes(30, HOUR_MS)
         reporter.hear(LoopStatus())
@@ -75,7 +75,7 @@ def test_where_jobs_do_not_count_by_it_that_is_told_too() -> None:
 def test_a_clock_that_was_set_before_is_told_at_the_start(ahead_ms: int, told: list[str]) -> None:
     wall = TwoClocks()
     with capture_logs() as lines:
-        Reporter(Metrics(), structlog.get_logger(), ClusterClock(wall, BEGAN.after(-ahead_ms)), wall=wall)
+        Reporter(Metrics(), structlog.get_logger(), ClusterClock(wall, BEGAN.after(-ahead_ms)))
     assert [line["message"] for line in lines if line["event"] == "clock-stepped"] == told
 
 
