@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast
@@ -93,8 +94,11 @@ class Plane:
         time, self._database = cluster_time(store, clock), store.database
         self._hear, keeper = store.database.told_time, time.keeper(doors.ledger)
         parts = doors.jobs, doors.ledger, doors.history, doors.checkpoints, doors.interventions, doors.health
+        together = partial(gates.together, store.database.together)
         own = policies, solver_with(None), time.clock, LEASE
-        self.plane = ControlPlane(name, *parts, doors.backend, self.backend, *own, keep_time=keeper.keep)
+        self.plane = ControlPlane(
+            name, *parts, doors.backend, self.backend, *own, keep_time=keeper.keep, together=together
+        )
         self._ticks = network.loop.create_task(self._tick())
 
     def leads(self) -> bool:

@@ -343,6 +343,7 @@ class Run:
             LEASE,
             keep_time=time.keeper(doors.ledger).keep,
             reading=store.database.reading_together,
+            together=lambda: self.gates.together(store.database.together),
         )
 
     def _at_gate(self, gate: str, moment: Moment) -> None:
@@ -357,7 +358,10 @@ class Run:
         if fate == "kill":
             self.killed[f"{moment} {gate}"] += 1
             raise Killed
-        if fate == "pause" and not self.asking:  # who waits for an answer asks nothing else meanwhile
+        # One that is held up in the middle of a write holds up all others: databases end its session then.
+        if (
+            fate == "pause" and not self.asking and not self.gates.within
+        ):  # who waits for an answer asks nothing else meanwhile
             self._hold_up()
 
     def _step(self) -> int:

@@ -116,7 +116,7 @@ class ControlPlane:
     of GPUs. `keep_time`: puts on record where `clock` stands. `tally`: counts how attempts end.
     `idle`: knows since when GPUs do nothing; None: nothing does, and no IdlePolicy is kept.
     `budgets`: how they stand, as far as that is known. `reading`: what is read of the stores inside it is of one moment, where
-    that costs less.
+    that costs less. `together`: what is written inside it is on record whole, or not at all; nothing is to be read there.
     """
 
     holder: str
@@ -141,3 +141,4 @@ class ControlPlane:
     idle: IdleWatch | None = None
     budgets: Callable[[], Sequence[BudgetStanding]] = tuple
     reading: Callable[[], AbstractContextManager[None]] = nullcontext
+    together: Callable[[], AbstractContextManager[None]] = nullcontext

@@ -238,4 +238,5 @@ def _plane(
         keep_capacity=CapacityRecorder(store.capacities).keep,
         tally=tally,
         reading=store.database.reading_together,
+        together=store.database.together,
     )
