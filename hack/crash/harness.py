@@ -399,8 +399,8 @@ class Run:
         self.problems += judge.cut_short(ran, records, self.store.history, EARLY_MS)
         self.problems += judge.mistold(self.cluster.tells.heard, ran, self.gates.tells)
         self.problems += judge.leftovers(ran, self.store.ledger)
-        if not self.kills and not self.pauses:
-            self.problems += judge.unlawful_lives(submitted, self.store.history)
+        self.problems += judge.mistold_acts(ran, records, self.store.history)
+        self.problems += judge.unlawful_lives(submitted, self.store.history)
 
 
 def random_fate(seed: int) -> Fate:

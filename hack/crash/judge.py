@@ -22,6 +22,8 @@ from solver.model.workload import JobName
 _MODEL = mig_model("H100-80GB")
 """What the GPUs of the workload are."""
 
+OUTCOMES = ("succeeded", "failed", "cancelled")
+
 _FOLLOWERS: dict[str, Container[str]] = dict(FOLLOWERS.items())
 
 
@@ -217,15 +219,32 @@ def mistold(heard: Iterable[Telling], ran: Iterable[Interval], sent: Container[T
 
 
 def unlawful_lives(jobs: Iterable[JobName], history: History) -> Iterable[str]:
-    """Jobs of which the record says that they went from one state to another that can't follow it.
-
-    Of runs without a crash: one between a deed and its line on record loses the line.
-    """
+    """Jobs of which the record says that they went from one state to another that can't follow it."""
     for job in jobs:
         states = ["queued", *(event.state for event in history.events(job, 10_000) if event.state)]
         for before, after in pairwise(states):
             if before != after and after not in _FOLLOWERS[before]:
                 yield f"unlawful: {job} went from {before} to {after}"
+
+
+def mistold_acts(ran: Iterable[Interval], records: Iterable[JobRecord], history: History) -> Iterable[str]:
+    """What was done and is not on record, or more than once: that gangs were bound, ran, gave back what they held, and ended."""
+    attempts = _by_attempt(ran)
+    for record in records:
+        events = Counter(
+            (event.kind, event.attempt)
+            for event in history.events(record.name, 10_000)
+            if event.kind in ("bound", "running", "released", *OUTCOMES)
+        )
+        wanted = {(kind, number) for job, number in attempts if job == record.name for kind in ("bound", "released")}
+        if record.outcome is not None:
+            wanted.add((record.outcome.state, record.outcome.attempt))
+        for kind, number in sorted(wanted):
+            if events[kind, number] != 1:
+                yield f"mistold act: {record.name} was {kind} in attempt {number}, and {events[kind, number]} events say so"
+        for (kind, number), times in events.items():
+            if times > 1 or (kind in OUTCOMES and (kind, number) not in wanted):
+                yield f"mistold act: {times} events say that {record.name} was {kind} in attempt {number}"
 
 
 def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:
