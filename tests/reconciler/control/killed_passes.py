@@ -27,7 +27,7 @@ from solver.policy.policy import Queue, SchedulingPolicy, policy_of
 from tests.contracts.simulated_worlds import NODES
 from tests.reconciler.control.plane import Site
 
-COMMANDS = (("sleep", "5s"), ("false",), ("sleep", "forever"), ("true",))
+COMMANDS = (("sleep", "2s"), ("false",), ("sleep", "forever"), ("true",))
 
 
 class Successor(Site):
@@ -43,13 +43,21 @@ class Successor(Site):
         self.operations = Operations()
         self.only_plane = self.plane("only")
 
+    def until_all_have_ended(self) -> None:
+        """Raises AssertionError where some do not."""
+        for _ in range(300):
+            if not self.store.jobs.live_jobs():
+                return
+            self.one_pass()
+        raise AssertionError([record.name for record in self.store.jobs.live_jobs()])
+
 
 def prepare(store: SqlStore) -> None:
     """Jobs that end well, fail, run into their limit, and wait."""
     site = Successor(store, 0)
-    for number in range(8):
-        site.submit(f"job-{number}", COMMANDS[number % 4], limit_s=10, gpus=2)
-    site.submit("large", ("true",), tasks=2, gpus=8)
+    for number in range(5):
+        site.submit(f"job-{number}", COMMANDS[number % 4], limit_s=4, gpus=2)
+    site.submit("large", ("true",), tasks=2, gpus=4)
 
 
 def told_wrongly(store: SqlStore) -> Iterator[str]:

@@ -34,9 +34,8 @@ def test_a_kill_between_the_two_leaves_neither_or_both(tmp_path: Path, kind: str
         ended = [line.split("\t") for line in ran.stdout.decode().splitlines()]
         assert ended == [[("before", "after")[number % 2], KILLED, ""] for number in range(KILLS)]
         last = Successor(store, 10_000)
-        last.rest(200)
+        last.until_all_have_ended()
         assert list(told_wrongly(store)) == []
-        assert not store.jobs.live_jobs()
         store.close()
 
 
@@ -57,7 +56,7 @@ def test_it_takes_fewer_commits_and_statements_than_two_writes_would(tmp_path: P
 
 
 def _counted(path: Path, *, is_one: bool) -> Counter[str]:
-    """Of all passes until nothing is left to do."""
+    """Of passes in which jobs begin, run and end."""
     found, store = Counter[str](), fresh_store(path)
     prepare(store)
     site = Successor(store, 1)
@@ -69,7 +68,7 @@ def _counted(path: Path, *, is_one: bool) -> Counter[str]:
         found["statements"] += 1
 
     sql_event.listen(store.database.engine, "before_cursor_execute", keep)
-    site.rest(100)
+    site.passes(12)
     sql_event.remove(store.database.engine, "before_cursor_execute", keep)
     store.close()
     return found
