@@ -24,7 +24,13 @@ KILLS = 10
 KILLED = str(int(signal.SIGKILL))
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+KINDS = pytest.mark.parametrize(
+    "kind",
+    [pytest.param("sqlite", marks=pytest.mark.thorough), pytest.param("postgresql", marks=pytest.mark.postgresql)],
+)
+
+
+@KINDS
 def test_a_kill_between_the_two_leaves_neither_or_both(tmp_path: Path, kind: str) -> None:
     with _database(kind, tmp_path) as where:
         store = open_store(where)
