@@ -11,7 +11,7 @@ from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
 from reconciler.control.interventions import InterventionController
-from reconciler.control.loop import Told, take_pass
+from reconciler.control.loop import ClockNews, take_pass
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.node_health import Ward
 from reconciler.control.observation import observe
@@ -106,7 +106,7 @@ class LedgerSite:
         """By the marks of their claims."""
         return [claim.job for claim in self.plane.ledger.claims() if claim.marks.is_lent]
 
-    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[Told]) -> None:
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[ClockNews]) -> None:
         """In the ledger, and in the history."""
         with self.plane.together():
             self.plane.ledger.keep_clocks(self._leader.epoch, tuple(clocks))

@@ -30,8 +30,8 @@ from solver.policy.windows import policy_at
 from solver.preemption.departures import clocks_of
 
 
-class Told(NamedTuple):
-    """One line on record."""
+class ClockNews(NamedTuple):
+    """One line on record: that a limit was broken, or is kept again."""
 
     kind: str
     subject: str
@@ -82,7 +82,7 @@ class Site(Protocol[LookT]):
     def lent(self) -> Collection[JobName]:
         """Idle jobs that lend what they hold."""
 
-    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[Told]) -> None:
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[ClockNews]) -> None:
         """Remember since when which limits are broken, with what is put on record of that."""
 
     async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedDeed:
@@ -167,13 +167,13 @@ def _with_clocks(site: Site[LookT], snapshot: Snapshot, policy: Policy, commit: 
     before, clocks = snapshot.in_flight.convergence, clocks_of(snapshot, policy, commit)
     if clocks == before:
         return snapshot
-    told = list[Told]()
+    told = list[ClockNews]()
     for clock in sorted(set(clocks) - set(before), key=lambda clock: clock.queue):
         since = _since_hours(policy, clock, snapshot.time) or clock.commit[:12]
         limit = f"holds more than its max of {clock.told} since {since}"
-        told.append(Told("limit-broken", clock.queue, f"{limit}; it is to be kept by {clock.deadline}"))
+        told.append(ClockNews("limit-broken", clock.queue, f"{limit}; it is to be kept by {clock.deadline}"))
     for clock in sorted(set(before) - set(clocks), key=lambda clock: clock.queue):
-        told.append(Told("limit-kept", clock.queue, f"no job need leave for the max of {clock.told}"))
+        told.append(ClockNews("limit-kept", clock.queue, f"no job need leave for the max of {clock.told}"))
     site.keep_clocks(clocks, told)
     return msgspec.structs.replace(snapshot, in_flight=msgspec.structs.replace(snapshot.in_flight, convergence=clocks))
 

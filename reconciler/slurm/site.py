@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.control.control import PolicyInForce, PolicySource, Solve
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
-from reconciler.control.loop import Told
+from reconciler.control.loop import ClockNews
 from reconciler.control.passes import Laps, accrue
 from reconciler.lifecycle.interventions.effects import about, held_jobs
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
@@ -156,7 +156,7 @@ class SlurmSite:
         """None here."""
         return ()
 
-    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[Told]) -> None:
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[ClockNews]) -> None:
         """In the folder's store."""
         memory = self.plane.observer.memory
         memory.ledger.keep_clocks(self._epoch, tuple(clocks))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from reconciler.control.budget_limits import without_borrowing
 from reconciler.control.control import PolicyInForce, PolicySource
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
-from reconciler.control.loop import Told, take_pass
+from reconciler.control.loop import ClockNews, take_pass
 from reconciler.control.passes import Laps, Pass
 from reconciler.kubernetes.binder.budgets import by_namespace
 from reconciler.kubernetes.client.informer import Key
@@ -121,7 +121,7 @@ class PodSite:
         """None here."""
         return ()
 
-    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[Told]) -> None:
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[ClockNews]) -> None:
         """In the state folder's store."""
         self.plane.handed.memory.keep_clocks(clocks)
         for one in told:
