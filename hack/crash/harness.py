@@ -242,11 +242,12 @@ class Run:
 
     def _resume(self, name: JobName) -> None:
         """As the API does it: with a line on record."""
-        record, ledger = self.plane.jobs.resume(name), self.store.ledger
+        ledger = self.store.ledger
         claim = next((claim for claim in ledger.claims() if claim.job == name), None)
-        last = ledger.attempts().get(name, 0)
-        state = state_of(record, claim, ledger.intents(), ledger.reservations(), last)
-        self.plane.history.record_event(Event(self.plane.clock.now(), "resume-asked", name, "", "ada", state))
+        held = claim, ledger.intents(), ledger.reservations(), ledger.attempts().get(name, 0)
+        with self.plane.together():
+            state = state_of(self.plane.jobs.resume(name), *held)
+            self.plane.history.record_event(Event(self.plane.clock.now(), "resume-asked", name, "", "ada", state))
 
     def _intervene(self, happening: Happening) -> None:
         """As the API does it: what is in force is kept, and then there is a line on record."""
@@ -254,8 +255,9 @@ class Run:
         kind: InterventionKind = "hold" if happening.kind == "hold" else "cordon"
         subject = Subject("job" if kind == "hold" else "node", happening.subject)
         asked = Intervention(kind, subject, "ada", "by hand", now, now.after(happening.lasts))
-        self.plane.interventions.begin(asked)
-        self.plane.history.record_event(Event(now, f"{kind}-asked", happening.subject, "by hand", "ada"))
+        with self.plane.together():
+            self.plane.interventions.begin(asked)
+            self.plane.history.record_event(Event(now, f"{kind}-asked", happening.subject, "by hand", "ada"))
 
     def _pass(self) -> None:
         self.passes += 1
