@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from typing import Any, Final
 from unittest import mock
 
-from hack.agents.run import FAULTS, NETWORK, Fault, run_seed
+from hack.agents.run import CLOCKS, FAULTS, NETWORK, Fault, run_seed
 from hack.crash.bugs import devices_are_released_before_the_stop_is_confirmed
 from reconciler.backends.baremetal.fleet import Fleet
 from reconciler.backends.baremetal.merge import FleetView
 from reconciler.lifecycle.jobs import gang_stop
 from reconciler.lifecycle.jobs.claim_context import ClaimContext
+from reconciler.model.cluster_clock import ClusterClock, HeardClock
 from reconciler.protocols.backend import AttemptStopped, BackendChanges, Cursor
 from solver.model.cluster import NodeName
 
@@ -66,7 +67,18 @@ def a_time_limit_counts_by_the_clock_of_a_node() -> Patches:
     yield mock.patch.object(ClaimContext, "when", lambda _, told: told)
 
 
-CLOCKS: Final[tuple[Fault, ...]] = ("node-clock-set",)
+def a_time_limit_counts_by_the_clock_of_a_leader() -> Patches:
+    """It may be set while jobs run, and another leads with another one."""
+    yield mock.patch.object(HeardClock, "hear", return_value=None)
+    yield mock.patch.object(ClusterClock, "now", lambda clock: clock.wall.now())
+
+
+def the_cluster_counts_on_from_whatever_the_clock_says() -> Patches:
+    """Whoever comes to lead takes the time of its own machine, though it goes on by the monotonic clock then."""
+    yield mock.patch.object(HeardClock, "hear", return_value=None)
+
+
+NODE_CLOCKS: Final[tuple[Fault, ...]] = ("node-clock-set",)
 
 BUGS: dict[Callable[[], Patches], Collection[Fault]] = {
     a_silent_node_is_given_up_at_once: NETWORK,
@@ -75,7 +87,9 @@ BUGS: dict[Callable[[], Patches], Collection[Fault]] = {
     a_stop_on_one_node_counts_for_all: FAULTS,
     a_stop_is_sent_once: NETWORK,
     devices_are_released_before_the_stop_is_confirmed: NETWORK,
-    a_time_limit_counts_by_the_clock_of_a_node: CLOCKS,
+    a_time_limit_counts_by_the_clock_of_a_node: NODE_CLOCKS,
+    a_time_limit_counts_by_the_clock_of_a_leader: CLOCKS,
+    the_cluster_counts_on_from_whatever_the_clock_says: ("plane-clock-set", "plane-dies"),
 }
 """And what befalls the cluster where it is looked for."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast
@@ -25,6 +26,7 @@ from reconciler.control.recording import solver_with
 from reconciler.protocols.backend import BackendUnreachableError, StaleEpochError
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.protocols.store_errors import StoreUnreachableError
+from reconciler.server.cluster_time import cluster_time
 from reconciler.store.store import SqlStore
 from solver.model.cluster import NodeName
 from solver.model.document import decode
@@ -88,8 +90,15 @@ class Plane:
         self.door = open_door(network, place, fleet, self.leads)
         self.backend = BareMetalBackend(self.door, fleet, store.ledger.claims, joining=lambda: joining(store.ledger))
         doors = Doors.onto(store, self.backend, gates)
+        # Hears the clock of the store, which all control planes share.
+        time, self._database = cluster_time(store, clock), store.database
+        self._hear, keeper = store.database.told_time, time.keeper(doors.ledger)
         parts = doors.jobs, doors.ledger, doors.history, doors.checkpoints, doors.interventions, doors.health
-        self.plane = ControlPlane(name, *parts, doors.backend, self.backend, policies, solver_with(None), clock, LEASE)
+        together = partial(gates.together, store.database.together)
+        own = policies, solver_with(None), time.clock, LEASE
+        self.plane = ControlPlane(
+            name, *parts, doors.backend, self.backend, *own, keep_time=keeper.keep, together=together
+        )
         self._ticks = network.loop.create_task(self._tick())
 
     def leads(self) -> bool:
@@ -101,6 +110,7 @@ class Plane:
         began_s = self.clock.monotonic_s()
         if not self._store_is_up():
             return None
+        self._database.told_time = self._hear
         try:
             done = one_pass(self.plane)
         except (NotLeaderError, StaleEpochError):

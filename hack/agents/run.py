@@ -19,7 +19,7 @@ from hack.agents.network import Network, Way
 from hack.agents.planes import Plane, waiting
 from hack.agents.virtual_time import LoopClock, VirtualLoop
 from hack.crash import judge
-from hack.crash.clocks import SPEEDS, STEP_MS, SteppedClock
+from hack.crash.clocks import SPEEDS, STEP_MS, SteppedClock, share_its_clock
 from hack.crash.doors import Gates, Killed
 from hack.crash.workload import NODES, ChangingPolicy, Happening, names, workload
 from hack.soak.soak import open_quickly
@@ -59,6 +59,11 @@ Fault = Literal[
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 NETWORK: Final[tuple[Fault, ...]] = ("cut", "cut-one-way", "slow", "store-cut", "store-cut-midway")
 """What ends no process: then, and where nodes' clocks are set, what runs ends as its users, its limit or policy want."""
+
+CLOCKS: Final[tuple[Fault, ...]] = ("node-clock-set", "plane-clock-set")
+"""Where nothing else fails, limits hold: no node is told late that a task is to stop."""
+EARLY_MS, LATE_MS = 3_000, 30_000
+"""What a limit may be missed by: a node says when a task began, and a stop takes passes, messages, and the grace of tasks."""
 
 _LAWFUL_END: Final = re.compile(r"cancelled by|time limit|failed with exit code|every task that was to stay has ended")
 
@@ -120,6 +125,7 @@ class _Run:
         self.gates = Gates(self._at_gate)
         self.store = open_quickly(self.folder / "quorate.db", self.true)  # type: ignore[arg-type]
         self.closing.callback(self.store.close)
+        share_its_clock(self.store, self.true)
         self.planes: dict[str, Plane] = {place: self._plane(place) for place in PLACES}
 
     def _patches(self) -> Iterator[Any]:
@@ -306,16 +312,6 @@ class _Run:
                 if stopped and not _LAWFUL_END.search(event.cause):
                     yield f"killed: {name} in attempt {event.attempt}, because {event.cause}"
 
-    def _cut_short(self) -> Iterator[str]:
-        """What was stopped for its time limit before it can have run for so long. Limits count by the clock of the leader."""
-        for record in self.store.jobs.jobs():
-            events, limit = self.store.history.events(record.name, 1_000), record.spec.time_limit
-            bound = {event.attempt: event.time for event in events if event.kind == "bound"}
-            for event in events:
-                stopped = event.kind == "asked-to-stop" and "time limit" in event.cause
-                if stopped and limit is not None and event.time < bound[event.attempt].after(limit):
-                    yield f"cut short: {record.name} in attempt {event.attempt}, bound at {bound[event.attempt]}"
-
     def _is_forgotten(self, task: Interval) -> bool:
         """It began or ended, and the disk that says so is gone: where nothing had been told of it yet, it may begin again."""
         gone = self.machines[task.node].processes.forgotten
@@ -330,8 +326,9 @@ class _Run:
         yield from (f"stale write accepted: {write}" for write in self.gates.stale_accepted)
         if set(self.faults) <= {*NETWORK, "node-clock-set"}:
             yield from self._killed()
-        if "plane-clock-set" not in self.befell:
-            yield from self._cut_short()
+        yield from judge.cut_short(known, records, self.store.history, EARLY_MS)
+        if set(self.faults) <= set(CLOCKS):
+            yield from judge.outlasting(known, records, LATE_MS)
         if not self.problems:
             yield from judge.lost_jobs(names(self.happenings, "submit"), records)
             yield from judge.leftovers(ran, self.store.ledger)

@@ -70,9 +70,11 @@ def figures(outcomes: list[Outcome]) -> dict[str, float]:
         "doubleBound": count("double-bound"),
         "lost": count("lost"),
         "doubledStarts": count("doubled"),
-        "mistold": count("mistold"),
+        "mistold": count("mistold:"),
         "runAgainAfterSuccess": count("run again"),
         "ungatedWrites": count("ungated write"),
+        "cutShort": count("cut short"),
+        "mistoldActs": count("mistold act") + count("unlawful"),
         "otherViolations": count("left over") + count("false outcome") + count("the loop died"),
     }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
 import msgspec
 
+from hack.crash.doors import Gates
 from hack.crash.harness import run_seed
 from reconciler.backends.simulated.backend import SimulatedBackend
 from reconciler.backends.simulated.cluster import SimulatedCluster, SimulatedGpus, SimulatedTells
@@ -32,6 +33,7 @@ from reconciler.protocols.backend import (
     StopTasks,
     TellGang,
 )
+from reconciler.server import cluster_time
 from reconciler.store import database
 from reconciler.store.claims import NextAttempts
 from reconciler.store.ledger import SqlLedger
@@ -225,6 +227,16 @@ def steps_that_are_done_do_not_count() -> Patches:
     yield mock.patch.object(standstill, "standstill_of", standstill_of)
 
 
+def an_act_and_its_event_are_two_writes() -> Patches:
+    """A kill between the two loses the event."""
+    yield mock.patch.object(Gates, "together", side_effect=lambda *_: nullcontext())
+
+
+def a_process_takes_the_clock_as_it_is() -> Patches:
+    """It does not go on with the time of the one before, though the clock was set meanwhile."""
+    yield mock.patch.object(cluster_time, "continued", return_value=None)
+
+
 BUGS: tuple[Callable[[], Patches], ...] = (
     the_stores_ignore_the_epoch,
     failures_before_are_forgotten,
@@ -248,6 +260,8 @@ BUGS: tuple[Callable[[], Patches], ...] = (
     what_one_attempt_is_told_the_next_hears,
     nobody_remembers_that_a_gang_was_found_to_be_stuck,
     steps_that_are_done_do_not_count,
+    a_process_takes_the_clock_as_it_is,
+    an_act_and_its_event_are_two_writes,
 )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
 from hack.watched_backend import OrdersPassedOn
 from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Activity, Backend, BackendChanges, Cursor, TaskStatus
+from reconciler.store.store import SqlStore
 from solver.model.cluster import NodeName
 from solver.model.document import Document
 from solver.model.quantities import Instant
@@ -44,6 +45,17 @@ class SteppedClock:
     def monotonic_s(self) -> float:
         """Nobody sets that."""
         return self.true.monotonic_s()
+
+
+def share_its_clock(store: SqlStore, true: Clock) -> None:
+    """The store is on a machine of its own, the clock of which is right: as PostgreSQL, it tells it when it is asked."""
+    database: Any = store.database
+
+    def now(*_: object) -> Instant:
+        database.told_time(true.now(), 0.0)
+        return true.now()
+
+    database.lease_clock, database.now, database.time = "database", now, true.now
 
 
 class ClocksOfNodes(OrdersPassedOn):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
@@ -95,6 +96,8 @@ LOOP_WRITES: Final = tuple(
 """What passes do: the gates that a run of many seeds has to come to, each of them."""
 
 USERS_DOOR: Final = "users"
+BLOCK: Final = "store.together"
+"""What is on record whole, or not at all."""
 
 
 class Killed(BaseException):
@@ -113,6 +116,8 @@ class Gates:
     told_to_leave: set[TaskName] = field(default_factory=set)
     """Tasks that a gang was ever to go on without."""
     tells: set[Told] = field(default_factory=set)
+    within: int = 0
+    """How many blocks are under way: what holds a leader up there holds up all that write to the store."""
     open: int = 0
     """How many calls are between their gates."""
     ungated: list[str] = field(default_factory=list)
@@ -133,6 +138,23 @@ class Gates:
             self._watch(door, name, args, result)
         self._pass(f"{door}.{name}", "after")
         return result
+
+    @contextmanager
+    def together(self, block: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+        """What is written in a block is on record with its end: behind that is a gate, too."""
+        with ExitStack() as inside:
+            self.open += 1
+            try:
+                inside.enter_context(block())
+            finally:
+                self.open -= 1
+            self.within += 1
+            inside.callback(self._left)
+            yield
+        self._pass(BLOCK, "after")
+
+    def _left(self) -> None:
+        self.within -= 1
 
     def written(self) -> None:
         """The store is being written to: that has to be behind a gate."""

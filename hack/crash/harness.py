@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, event
 
 from hack.crash import judge
-from hack.crash.clocks import STEP_MS, ClocksOfNodes, SteppedClock
+from hack.crash.clocks import STEP_MS, ClocksOfNodes, SteppedClock, share_its_clock
 from hack.crash.doors import Doors, Gates, Killed, Moment
 from hack.crash.keeping import keep
 from hack.crash.resizes import resize
@@ -48,6 +48,7 @@ from reconciler.model.intervention_record import Intervention, InterventionKind,
 from reconciler.protocols.backend import BackendUnreachableError, Cursor, Epoch, StaleEpochError
 from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import NotLeaderError
+from reconciler.server.cluster_time import cluster_time
 from reconciler.store.store import SqlStore, open_store
 from solver.model.quantities import Duration
 from solver.model.snapshot import Snapshot
@@ -68,9 +69,12 @@ CHANGING_EVERY = 4
 """In so many seeds a max is lowered and raised again, and past use counts."""
 STEPPED_EVERY = 4
 """In so many seeds clocks are set while the control plane runs, by STEP_MS and back: the leader's, the other's, and the nodes',
-which run at other speeds, too."""
+which run at other speeds, too. In every other one of these the store is on a machine of its own, with a clock that is right; in the
+others on that of the control planes, which count on from how long it has been up."""
 EVICTING_EVERY, CHANGES_MIND = 4, 0.5
 """In so many seeds some jobs are urgent, and who has submitted them changes their mind at this rate while others leave."""
+EARLY_MS = 3_000
+"""By what a time limit may be missed: nodes say when tasks began, by clocks that may run too fast."""
 FAULTS_UNTIL = SIMULATION_START.after(2 * USERS_BUSY_MS)
 PASSES_MAX = 200
 """Faults last for sixty passes, and once they stop everything ends within a hundred: this is `never`."""
@@ -140,6 +144,10 @@ class Run:
         self.came: list[JobName] = []
         self.policies = ChangingPolicy(self.clock if self.seed % CHANGING_EVERY == 1 else None, FAULTS_UNTIL)
         self.store = _open(self.path, self.gates, self.clock)
+        if not self._on_one_machine:
+            share_its_clock(self.store, self.clock)
+        self.boot_id = self.path.with_name("boot_id")
+        self.boot_id.write_text("the first")
         self._begin()
 
     def to_the_end(self) -> Outcome:
@@ -176,14 +184,16 @@ class Run:
         if self.clock.now() >= FAULTS_UNTIL and self.cluster.faults is not KIND:
             self.cluster.faults = KIND
             if self.stepped:
-                # The clock is right again, and what was to rest by a wrong one has rested.
                 self.machine.ahead = 0
                 self.node_clocks.set_right()
-                self.clock.advance(2 * STEP_MS)
         if self._evicts and self.clock.now() < FAULTS_UNTIL:
             self._change_minds()
         while self.to_come and self.to_come[0].at <= self.clock.now():
             self._happen(self.to_come.pop(0))
+
+    @property
+    def _on_one_machine(self) -> bool:
+        return self.seed % (2 * STEPPED_EVERY) == STEPPED_EVERY
 
     @property
     def _evicts(self) -> bool:
@@ -232,11 +242,12 @@ class Run:
 
     def _resume(self, name: JobName) -> None:
         """As the API does it: with a line on record."""
-        record, ledger = self.plane.jobs.resume(name), self.store.ledger
+        ledger = self.store.ledger
         claim = next((claim for claim in ledger.claims() if claim.job == name), None)
-        last = ledger.attempts().get(name, 0)
-        state = state_of(record, claim, ledger.intents(), ledger.reservations(), last)
-        self.plane.history.record_event(Event(self.plane.clock.now(), "resume-asked", name, "", "ada", state))
+        held = claim, ledger.intents(), ledger.reservations(), ledger.attempts().get(name, 0)
+        with self.plane.together():
+            state = state_of(self.plane.jobs.resume(name), *held)
+            self.plane.history.record_event(Event(self.plane.clock.now(), "resume-asked", name, "", "ada", state))
 
     def _intervene(self, happening: Happening) -> None:
         """As the API does it: what is in force is kept, and then there is a line on record."""
@@ -244,8 +255,9 @@ class Run:
         kind: InterventionKind = "hold" if happening.kind == "hold" else "cordon"
         subject = Subject("job" if kind == "hold" else "node", happening.subject)
         asked = Intervention(kind, subject, "ada", "by hand", now, now.after(happening.lasts))
-        self.plane.interventions.begin(asked)
-        self.plane.history.record_event(Event(now, f"{kind}-asked", happening.subject, "by hand", "ada"))
+        with self.plane.together():
+            self.plane.interventions.begin(asked)
+            self.plane.history.record_event(Event(now, f"{kind}-asked", happening.subject, "by hand", "ada"))
 
     def _pass(self) -> None:
         self.passes += 1
@@ -316,6 +328,7 @@ class Run:
     def _new_plane(self, store: SqlStore, clock: Clock) -> ControlPlane:
         self.planes_made += 1
         doors = Doors.onto(store, self.node_clocks, self.gates)
+        time = cluster_time(store, clock, self.boot_id)
         return ControlPlane(
             f"plane-{self.planes_made}",
             doors.jobs,
@@ -328,9 +341,11 @@ class Run:
             self.backend,
             self.policies,
             solver_with(None),
-            clock,
+            time.clock,
             LEASE,
+            keep_time=time.keeper(doors.ledger).keep,
             reading=store.database.reading_together,
+            together=lambda: self.gates.together(store.database.together),
         )
 
     def _at_gate(self, gate: str, moment: Moment) -> None:
@@ -345,7 +360,10 @@ class Run:
         if fate == "kill":
             self.killed[f"{moment} {gate}"] += 1
             raise Killed
-        if fate == "pause" and not self.asking:  # who waits for an answer asks nothing else meanwhile
+        # One that is held up in the middle of a write holds up all others: databases end its session then.
+        if (
+            fate == "pause" and not self.asking and not self.gates.within
+        ):  # who waits for an answer asks nothing else meanwhile
             self._hold_up()
 
     def _step(self) -> int:
@@ -357,13 +375,15 @@ class Run:
         self.pauses += 1
         self.paused = True
         self.clock.advance(LEASE)
-        other = self._new_plane(self.store, SteppedClock(self.clock, self._step()))
+        hears, machine = self.store.database.told_time, SteppedClock(self.clock, self._step())
+        other = self._new_plane(self.store, self.machine if self._on_one_machine else machine)
         for _ in range(3):
             self._let_happen()
             try:
                 one_pass(other)
             except BackendUnreachableError:
                 continue
+        self.store.database.told_time = hears
         self.paused = False
 
     def _judge(self) -> None:
@@ -378,10 +398,11 @@ class Run:
         self.problems += judge.lost_jobs(submitted, records)
         self.problems += judge.false_outcomes(ran, records, cancelled, self.gates.told_to_leave)
         self.problems += judge.too_many_retries(ran, records, AGAIN.max_retries)
+        self.problems += judge.cut_short(ran, records, self.store.history, EARLY_MS)
         self.problems += judge.mistold(self.cluster.tells.heard, ran, self.gates.tells)
         self.problems += judge.leftovers(ran, self.store.ledger)
-        if not self.kills and not self.pauses:
-            self.problems += judge.unlawful_lives(submitted, self.store.history)
+        self.problems += judge.mistold_acts(ran, records, self.store.history)
+        self.problems += judge.unlawful_lives(submitted, self.store.history)
 
 
 def random_fate(seed: int) -> Fate:

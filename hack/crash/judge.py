@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from hack.crash.doors import TaskName, Told
 from reconciler.backends.simulated.behaviour import by_command
 from reconciler.backends.simulated.cluster import Interval, Telling
 from reconciler.lifecycle.jobs.states import FOLLOWERS
+from reconciler.model.cluster_clock import SLEW
 from reconciler.model.job_record import JobRecord
 from reconciler.protocols.history import History
 from reconciler.protocols.ledger import Ledger
@@ -20,6 +21,8 @@ from solver.model.workload import JobName
 
 _MODEL = mig_model("H100-80GB")
 """What the GPUs of the workload are."""
+
+OUTCOMES = ("succeeded", "failed", "cancelled")
 
 _FOLLOWERS: dict[str, Container[str]] = dict(FOLLOWERS.items())
 
@@ -131,6 +134,51 @@ def too_many_retries(ran: Iterable[Interval], records: Iterable[JobRecord], most
                 yield f"false failure: nothing of {record.name} failed in attempt {failure.attempt}"
 
 
+def cut_short(ran: Iterable[Interval], records: Iterable[JobRecord], history: History, spare: int) -> Iterable[str]:
+    """Attempts that were told to stop for their time limit before they had run for so long, whatever any clock said.
+
+    `spare`: by how many milliseconds more a limit may be missed than the time of the cluster may be corrected by, as nodes say when
+    tasks began.
+    """
+    for record, attempt, tasks in _limited(ran, records, history):
+        limit = record.spec.time_limit or 0
+        ends = [task.end for task in tasks if task.end is not None]
+        if ends and max(ends) < max(task.begin for task in tasks) + limit * (1 - SLEW) - spare:
+            yield f"cut short: {record.name} in attempt {attempt} at {max(ends)}, of {limit} ms: {tasks}"
+
+
+def outlasting(ran: Iterable[Interval], records: Iterable[JobRecord], spare: int) -> Iterable[str]:
+    """Attempts that ran for longer than their time limit and so many milliseconds."""
+    limits = {record.name: record.spec.time_limit for record in records}
+    for (job, attempt), tasks in _by_attempt(ran).items():
+        limit, ends = limits.get(job), [task.end for task in tasks if task.end is not None]
+        began = max(task.begin for task in tasks)
+        if limit is not None and ends and max(ends) > began + limit * (1 + SLEW) + spare:
+            yield f"outlasting: {job} in attempt {attempt} ran from {began} to {max(ends)}, with a limit of {limit} ms"
+
+
+def _limited(
+    ran: Iterable[Interval], records: Iterable[JobRecord], history: History
+) -> Iterator[tuple[JobRecord, int, list[Interval]]]:
+    attempts = _by_attempt(ran)
+    for record in records:
+        if record.spec.time_limit is None:
+            continue
+        for event in history.events(record.name, 10_000):
+            tasks = attempts.get((record.name, event.attempt))
+            if event.kind == "asked-to-stop" and "time limit" in event.cause and tasks:
+                yield record, event.attempt, tasks
+
+
+def _by_attempt(ran: Iterable[Interval]) -> Mapping[tuple[JobName, int], list[Interval]]:
+    """What began with an attempt."""
+    found: defaultdict[tuple[JobName, int], list[Interval]] = defaultdict(list)
+    for task in ran:
+        if task.growth == 0:
+            found[task.job, task.attempt].append(task)
+    return found
+
+
 def _reached_limit(record: JobRecord, attempt: list[Interval]) -> bool:
     """Some task ran until the limit, which counts from when all of them ran."""
     limit = record.spec.time_limit
@@ -171,15 +219,32 @@ def mistold(heard: Iterable[Telling], ran: Iterable[Interval], sent: Container[T
 
 
 def unlawful_lives(jobs: Iterable[JobName], history: History) -> Iterable[str]:
-    """Jobs of which the record says that they went from one state to another that can't follow it.
-
-    Of runs without a crash: one between a deed and its line on record loses the line.
-    """
+    """Jobs of which the record says that they went from one state to another that can't follow it."""
     for job in jobs:
         states = ["queued", *(event.state for event in history.events(job, 10_000) if event.state)]
         for before, after in pairwise(states):
             if before != after and after not in _FOLLOWERS[before]:
                 yield f"unlawful: {job} went from {before} to {after}"
+
+
+def mistold_acts(ran: Iterable[Interval], records: Iterable[JobRecord], history: History) -> Iterable[str]:
+    """What was done and is not on record, or more than once: that gangs were bound, ran, gave back what they held, and ended."""
+    attempts = _by_attempt(ran)
+    for record in records:
+        events = Counter(
+            (event.kind, event.attempt)
+            for event in history.events(record.name, 10_000)
+            if event.kind in ("bound", "running", "released", *OUTCOMES)
+        )
+        wanted = {(kind, number) for job, number in attempts if job == record.name for kind in ("bound", "released")}
+        if record.outcome is not None:
+            wanted.add((record.outcome.state, record.outcome.attempt))
+        for kind, number in sorted(wanted):
+            if events[kind, number] != 1:
+                yield f"mistold act: {record.name} was {kind} in attempt {number}, and {events[kind, number]} events say so"
+        for (kind, number), times in events.items():
+            if times > 1 or (kind in OUTCOMES and (kind, number) not in wanted):
+                yield f"mistold act: {times} events say that {record.name} was {kind} in attempt {number}"
 
 
 def leftovers(ran: Iterable[Interval], ledger: Ledger) -> Iterable[str]:

@@ -119,7 +119,7 @@ class AttachRoutes:
         return _detached(reason)
 
     def _over(self, caller: Caller, record: JobRecord) -> DetachReason | None:
-        if caller.until is not None and self._services.clock.now() >= caller.until:
+        if caller.until is not None and self._services.wall.now() >= caller.until:
             return "expired"
         try:
             may = self._authority.rights(caller).may("steer-job", record.spec.queue, record.user)

@@ -22,7 +22,7 @@ from reconciler.lifecycle.jobs.backend_reports import BackendReports
 from reconciler.lifecycle.jobs.idle_gpus import GpuStill
 from reconciler.model.budget import BudgetStanding
 from reconciler.model.checkpoint_policy import CheckpointPolicy
-from reconciler.model.clock import Clock
+from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.gpu_peaks import peaks_of
 from reconciler.model.task_log import Logs
 from reconciler.protocols.audit import AuditTrail
@@ -72,6 +72,7 @@ class Services:
     NoPolicyError. `past`: None where there are no placements. `use`: what GPUs do and did.
     `budgets`: how they stand; none before that is known. `audit`: the audit chain; None: there is none.
     `together`: what is written in its block is there whole, or not at all.
+    `clock`: the time of the cluster, by which jobs run and wait. `wall`: by which tokens end.
     `idle_gpus`: what the GPUs of jobs with an idle limit are known to do; of none where another control plane leads.
     """
 
@@ -112,6 +113,7 @@ class Services:
     audit: AuditTrail | None = None
     idle_gpus: Callable[[], Mapping[AttemptKey, GpuStill]] = dict
     together: Callable[[], AbstractContextManager[None]] = nullcontext
+    wall: Clock = SystemClock()
 
     def work(self) -> tuple[WorkLine, ...]:
         """What jobs report of their own work now. Raises NotReadyError, NoPolicyError."""

@@ -106,7 +106,7 @@ class WatchRoutes:
     def _over(self, caller: Caller) -> EndReason | None:
         if self._closing.is_set():
             return "stopping"
-        return "expired" if caller.until is not None and self._services.clock.now() >= caller.until else None
+        return "expired" if caller.until is not None and self._services.wall.now() >= caller.until else None
 
 
 class CurrentRights:

@@ -84,7 +84,7 @@ def _turn(settlement: AtOnce) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SettlementBatch(LeaderActions):
-    """What a leader does about such settlements: a few writes for all of a kind, each with its lines on record after it."""
+    """What a leader does about such settlements: one write for all of a kind, with its lines on record."""
 
     def apply(self, decided: Sequence[AtOnce]) -> None:
         """Make them true, kind by kind."""
@@ -99,8 +99,9 @@ class SettlementBatch(LeaderActions):
 
     def _confirm(self, seen: Sequence[ConfirmRunning]) -> None:
         if seen:
-            self.plane.ledger.confirm_running_all(self.epoch, [(one.job, one.attempt, one.at) for one in seen])
-            self.plane.history.record_events(event for one in seen for event in self._runs(one))
+            with self.plane.together():
+                self.plane.ledger.confirm_running_all(self.epoch, [(one.job, one.attempt, one.at) for one in seen])
+                self.plane.history.record_events(event for one in seen for event in self._runs(one))
 
     def _runs(self, seen: ConfirmRunning) -> Iterator[Event]:
         yield self.event("running", seen.job, f"all tasks of attempt {seen.attempt} run", "running", seen.attempt)
@@ -109,9 +110,12 @@ class SettlementBatch(LeaderActions):
             yield self.event("unwatched", seen.job, told)
 
     def _keep_failures(self, failed: Sequence[Outlive | Retry]) -> None:
-        for one in failed:
-            self.plane.jobs.retry(self.epoch, one.job, one.failure)
-        self.plane.history.record_events(map(self._goes_on, failed))
+        if not failed:
+            return
+        with self.plane.together():
+            for one in failed:
+                self.plane.jobs.retry(self.epoch, one.job, one.failure)
+            self.plane.history.record_events(map(self._goes_on, failed))
         for one in failed:
             self.plane.tally.failed(one.failure.kind, "outlived" if isinstance(one, Outlive) else "retried")
 
@@ -130,11 +134,12 @@ class SettlementBatch(LeaderActions):
             one.job: msgspec.structs.replace(outcome_of(one, now, self.plane.logs), attempt=last.get(one.job, 0))
             for one in ended
         }
-        self.plane.jobs.finish_all(self.epoch, outcomes)
-        self.plane.history.record_events(
-            self.event(outcome.state, job, outcome.message, outcome.state, outcome.attempt)
-            for job, outcome in outcomes.items()
-        )
+        with self.plane.together():
+            self.plane.jobs.finish_all(self.epoch, outcomes)
+            self.plane.history.record_events(
+                self.event(outcome.state, job, outcome.message, outcome.state, outcome.attempt)
+                for job, outcome in outcomes.items()
+            )
         for one in ended:
             kind = failure_of(one)
             if kind is not None:
@@ -148,8 +153,10 @@ class SettlementBatch(LeaderActions):
         holds = self.plane.ledger.of([record.name for record in losing])
         stops = {(asked.job, asked.attempt): asked.purpose for asked in holds.intents if asked.kind == "stop"}
         lost = {record.name: self._lost(record, holds.claims.get(record.name), stops, now) for record in losing}
-        self.plane.ledger.release_all(self.epoch, [(one.job, one.attempt) for one in over], now)
-        self.plane.history.record_events(self._gave_back(one, records[one.job], lost.get(one.job, "")) for one in over)
+        told = [self._gave_back(one, records[one.job], lost.get(one.job, "")) for one in over]
+        with self.plane.together():
+            self.plane.ledger.release_all(self.epoch, [(one.job, one.attempt) for one in over], now)
+            self.plane.history.record_events(told)
 
     def _lost(
         self, record: JobRecord, claim: Claim | None, stops: Mapping[tuple[JobName, int], StopPurpose], now: Instant

@@ -113,10 +113,10 @@ class ControlPlane:
 
     `prepare`: hears of the nodes for which a round is to be decided, before a pass looks at them. `ask`: hears of that round as
     soon as it is known, so that it may be begun beside what is done before `solve`. `keep_capacity`: puts on record what it says
-    of GPUs. `tally`: counts how attempts end.
+    of GPUs. `keep_time`: puts on record where `clock` stands. `tally`: counts how attempts end.
     `idle`: knows since when GPUs do nothing; None: nothing does, and no IdlePolicy is kept.
     `budgets`: how they stand, as far as that is known. `reading`: what is read of the stores inside it is of one moment, where
-    that costs less.
+    that costs less. `together`: what is written inside it is on record whole, or not at all; nothing is to be read there.
     """
 
     holder: str
@@ -136,7 +136,9 @@ class ControlPlane:
     prepare: Callable[[Collection[Node]], None] = lambda _: None
     ask: Callable[[Snapshot, Policy], None] = lambda _, __: None
     keep_capacity: Callable[[Epoch, Snapshot], None] = lambda _, __: None
+    keep_time: Callable[[Epoch], None] = lambda _: None
     tally: EndsTally = NO_TALLY
     idle: IdleWatch | None = None
     budgets: Callable[[], Sequence[BudgetStanding]] = tuple
     reading: Callable[[], AbstractContextManager[None]] = nullcontext
+    together: Callable[[], AbstractContextManager[None]] = nullcontext

@@ -28,8 +28,9 @@ class InterventionController(LeaderActions):
         for each in over:
             number = each.intervention.number
             # A user may have ended it, or put another in its place, since it was read: then that is on record.
-            if self.plane.interventions.end(self.epoch, number, now, each.ending, self.plane.holder):
-                self.note(each.ending, each.intervention.subject.name, each.cause)
+            with self.plane.together():
+                if self.plane.interventions.end(self.epoch, number, now, each.ending, self.plane.holder):
+                    self.note(each.ending, each.intervention.subject.name, each.cause)
         return len(over) + self._take_back(held_jobs(interventions, records, policy, now))
 
     def _take_back(self, waiting: Iterable[JobName]) -> int:
@@ -40,8 +41,9 @@ class InterventionController(LeaderActions):
         promised |= {reservation.holder for reservation in ledger.reservations()}
         taken = sorted((promised - holding).intersection(waiting))
         for job in taken:
-            ledger.withdraw(self.epoch, job)
-            ledger.unreserve(self.epoch, job)
             now = state_after(self.plane.jobs.job(job), ledger.last_attempt(job))
-            self.note("withdrawn", job, "it is held by hand", now)
+            with self.plane.together():
+                ledger.withdraw(self.epoch, job)
+                ledger.unreserve(self.epoch, job)
+                self.note("withdrawn", job, "it is held by hand", now)
         return len(taken)

@@ -42,9 +42,10 @@ class LeaderActions:
         """Ask a gang to stop; one that goes on later saves its work first, if it can. One that holds nothing is not asked."""
         if intent.sends_back and self._saves(intent):
             intent = msgspec.structs.replace(intent, stage="waits-to-save")
-        if not self.plane.ledger.ask(self.epoch, intent):
-            return
-        self.note_of(intent, cause)
+        with self.plane.together():
+            if not self.plane.ledger.ask(self.epoch, intent):
+                return
+            self.note_of(intent, cause)
         if intent.stage == "ends":
             self.send(StopGang(intent.job, intent.attempt, Duration(intent.deadline - intent.asked_at)))
 
@@ -58,9 +59,10 @@ class LeaderActions:
 
     def ask_to_leave(self, intent: Intent, cause: str) -> None:
         """Ask some tasks to leave a gang that goes on without them. One that holds nothing is not asked."""
-        if not self.plane.ledger.ask(self.epoch, intent):
-            return
-        self.note("asked-to-shrink", intent.job, f"{names_of(intent.tasks)} leave: {cause}")
+        with self.plane.together():
+            if not self.plane.ledger.ask(self.epoch, intent):
+                return
+            self.note("asked-to-shrink", intent.job, f"{names_of(intent.tasks)} leave: {cause}")
         # What the ledger says is what is ordered: it keeps a shrink that it knew before, and none of a gang that has ended.
         claim = self.plane.ledger.held_by(intent.job)
         if claim is not None and intent == self.plane.ledger.asked(intent.id):

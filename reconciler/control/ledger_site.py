@@ -11,7 +11,7 @@ from reconciler.control.control import ControlPlane, PolicyInForce, PolicySource
 from reconciler.control.event_settler import EventSettler
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
 from reconciler.control.interventions import InterventionController
-from reconciler.control.loop import take_pass
+from reconciler.control.loop import ClockNews, take_pass
 from reconciler.control.narrow_rounds import NarrowRounds
 from reconciler.control.node_health import Ward
 from reconciler.control.observation import observe
@@ -66,10 +66,10 @@ class LedgerSite:
 
     def lead(self) -> Epoch:
         """By the ledger's lease."""
-        self._leader = PlanExecutor(
-            self.plane, self.plane.ledger.lead(self.plane.holder, self.clock.now(), self.plane.lease)
-        )
-        return self._leader.epoch
+        epoch = self.plane.ledger.lead(self.plane.holder, self.clock.now(), self.plane.lease)
+        self.plane.keep_time(epoch)
+        self._leader = PlanExecutor(self.plane, epoch)
+        return epoch
 
     async def look(self, in_force: PolicyInForce) -> LedgerLook:
         """Ask the backend. Raises BackendUnreachableError."""
@@ -106,13 +106,11 @@ class LedgerSite:
         """By the marks of their claims."""
         return [claim.job for claim in self.plane.ledger.claims() if claim.marks.is_lent]
 
-    def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
-        """In the ledger."""
-        self.plane.ledger.keep_clocks(self._leader.epoch, tuple(clocks))
-
-    def note(self, kind: str, subject: str, cause: str) -> None:
-        """In the history."""
-        self._leader.note(kind, subject, cause)
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[ClockNews]) -> None:
+        """In the ledger, and in the history."""
+        with self.plane.together():
+            self.plane.ledger.keep_clocks(self._leader.epoch, tuple(clocks))
+            self.plane.history.record_events(self._leader.event(*one) for one in told)
 
     async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedDeed:
         """In this thread, which has nothing else to do."""
@@ -138,7 +136,7 @@ class LedgerSite:
         left, overtaken = self.narrow.commit(plan)
         for job, broken in overtaken.items():
             if broken:
-                self.note("bind-refused", job, f"others have started since: {'; '.join(map(str, broken))}")
+                self._leader.note("bind-refused", job, f"others have started since: {'; '.join(map(str, broken))}")
         return self._leader.act(left) + len(overtaken)
 
     async def keep_free(self, plan: Plan, look: LedgerLook) -> None:  # noqa: ARG002  (Site's)

@@ -7,7 +7,7 @@ what one kind of cluster tells, the other tells too.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -28,6 +28,14 @@ from solver.plan.plan import Plan
 from solver.policy.policy import Policy
 from solver.policy.windows import policy_at
 from solver.preemption.departures import clocks_of
+
+
+class ClockNews(NamedTuple):
+    """One line on record: that a limit was broken, or is kept again."""
+
+    kind: str
+    subject: str
+    cause: str
 
 
 class Look(Protocol):
@@ -74,11 +82,8 @@ class Site(Protocol[LookT]):
     def lent(self) -> Collection[JobName]:
         """Idle jobs that lend what they hold."""
 
-    def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
-        """Remember since when which limits are broken."""
-
-    def note(self, kind: str, subject: str, cause: str) -> None:
-        """One line on record."""
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[ClockNews]) -> None:
+        """Remember since when which limits are broken, with what is put on record of that."""
 
     async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedDeed:
         """A plan that may be acted on. Raises PlanRefusedError, NoPlanError."""
@@ -162,13 +167,14 @@ def _with_clocks(site: Site[LookT], snapshot: Snapshot, policy: Policy, commit: 
     before, clocks = snapshot.in_flight.convergence, clocks_of(snapshot, policy, commit)
     if clocks == before:
         return snapshot
-    site.keep_clocks(clocks)
+    told = list[ClockNews]()
     for clock in sorted(set(clocks) - set(before), key=lambda clock: clock.queue):
         since = _since_hours(policy, clock, snapshot.time) or clock.commit[:12]
         limit = f"holds more than its max of {clock.told} since {since}"
-        site.note("limit-broken", clock.queue, f"{limit}; it is to be kept by {clock.deadline}")
+        told.append(ClockNews("limit-broken", clock.queue, f"{limit}; it is to be kept by {clock.deadline}"))
     for clock in sorted(set(before) - set(clocks), key=lambda clock: clock.queue):
-        site.note("limit-kept", clock.queue, f"no job need leave for the max of {clock.told}")
+        told.append(ClockNews("limit-kept", clock.queue, f"no job need leave for the max of {clock.told}"))
+    site.keep_clocks(clocks, told)
     return msgspec.structs.replace(snapshot, in_flight=msgspec.structs.replace(snapshot.in_flight, convergence=clocks))
 
 

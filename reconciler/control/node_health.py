@@ -18,6 +18,7 @@ from reconciler.lifecycle.jobs.backend_reports import AttemptReport, BackendRepo
 from reconciler.lifecycle.jobs.device_readiness import gpus_of
 from reconciler.model.health_policy import HealthPolicy, NodeTest
 from reconciler.model.health_record import NodeHealth, PartHealth
+from reconciler.protocols.history import Event
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import Instant
 
@@ -38,12 +39,14 @@ class Ward(LeaderActions):
             judged |= dict(self._to_try(judged, policy.test, sighted, nodes, now))
         after = {name: judged.get(name, NodeHealth(name)) for name in known.keys() | judged.keys()}
         changed = [after[name] for name in sorted(after) if after[name] != known.get(name, NodeHealth(name))]
+        told = [one for each in changed for one in self._news(known.get(each.node), before.get(each.node), each, now)]
         if changed:
-            self.plane.health.keep(self.epoch, changed)
-        said = sum(self._say(known.get(record.node), before.get(record.node), record, now) for record in changed)
+            with self.plane.together():
+                self.plane.health.keep(self.epoch, changed)
+                self.plane.history.record_events(told)
         # The record before the deed: the next leader sends the same order.
         self._try(after.values(), policy, sighted)
-        return said
+        return len(told)
 
     def _to_try(
         self,
@@ -73,16 +76,15 @@ class Ward(LeaderActions):
             if trial is not None and trial.ended_at is None and not _seen(record, sighted).tasks:
                 self.send(order_of(record.node, trial, policy.test))
 
-    def _say(self, known: NodeHealth | None, before: NodeHealth | None, after: NodeHealth, now: Instant) -> int:
-        said = 0
+    def _news(
+        self, known: NodeHealth | None, before: NodeHealth | None, after: NodeHealth, now: Instant
+    ) -> Iterator[Event]:
         if before is not None and before.trial is not None and known != before:
             told = "it passed its test" if before.trial.passed else f"it failed its test: {before.trial.detail}"
-            self.note("node-tested", after.node, told)
-            said += 1
+            yield self.event("node-tested", after.node, told)
         for part in news_of(known, after, now):
-            self.note(f"node-{part.state}", after.node, f"GPU {part.part}: {part.reason}" if part.part else part.reason)
-            said += 1
-        return said
+            reason = f"GPU {part.part}: {part.reason}" if part.part else part.reason
+            yield self.event(f"node-{part.state}", after.node, reason)
 
 
 def judgements(

@@ -32,11 +32,11 @@ class GpuPartitioner:
         for asked in self.plane.ledger.partitionings.in_flight():
             done = sighted.partitioned.get(asked.device)
             if done is not None and done.attempt >= asked.attempt:
-                self.plane.ledger.partitionings.end(self.epoch, asked.device, asked.attempt)
                 kind = "partition-failed" if done.refused else "partitioned"
-                self._note(
-                    kind, asked.device, f"{geometry_of(done.instances)}{': ' * bool(done.refused)}{done.refused}"
-                )
+                told = f"{geometry_of(done.instances)}{': ' * bool(done.refused)}{done.refused}"
+                with self.plane.together():
+                    self.plane.ledger.partitionings.end(self.epoch, asked.device, asked.attempt)
+                    self._note(kind, asked.device, told)
                 settled += 1
             elif self.plane.clock.now() - asked.asked_at >= RESEND_AFTER:
                 self._send(asked)
@@ -49,11 +49,12 @@ class GpuPartitioner:
         attempt = self.plane.ledger.partitionings.last_attempts().get(step.device, 0) + 1
         asked = Repartitioning(step.node, step.device, attempt, now, now.after(PARTITION_DEADLINE), step.instances)
         try:
-            self.plane.ledger.partitionings.begin(self.epoch, asked)
+            with self.plane.together():
+                self.plane.ledger.partitionings.begin(self.epoch, asked)
+                self._note("partitions", step.device, f"it is to be {geometry_of(step.instances)}")
         except ClaimRefusedError as refused:
             self._note("partition-refused", step.device, str(refused))
             return False
-        self._note("partitions", step.device, f"it is to be {geometry_of(step.instances)}")
         self._send(asked)
         return True
 

@@ -194,18 +194,23 @@ class PlanExecutor(LeaderActions):
         return True
 
     def _keep_free(self, step: Nominate | Withdraw | Reserve | Unreserve) -> None:
-        match step:
-            case Nominate():
-                self._nominate(step)
-            case Withdraw(job):
-                self.plane.ledger.withdraw(self.epoch, job)
-                self._note_waiting("withdrawn", job, "what it was promised is not to be had any more")
-            case Reserve(job, tasks, start, until):
-                self.plane.ledger.reserve(self.epoch, Reservation(job, tasks, start, until))
-                self._note_waiting("reserved", job, f"{nodes_of(tasks) or 'nothing'} from {start}")
-            case Unreserve(job):
-                self.plane.ledger.unreserve(self.epoch, job)
-                self._note_waiting("unreserved", job, "nothing is held for it any more")
+        """With one line on record, of a job that waits or of the holder of a document's reservation."""
+        ledger, epoch = self.plane.ledger, self.epoch
+        state = None if declared_name(step.job) else self._waits_as(step.job, step)
+        with self.plane.together():
+            match step:
+                case Nominate(job, _, tasks):
+                    ledger.nominate(epoch, self._nomination(step))
+                    self.note("promised", job, f"{nodes_of(tasks)}, once they are free", state)
+                case Withdraw(job):
+                    ledger.withdraw(epoch, job)
+                    self.note("withdrawn", job, "what it was promised is not to be had any more", state)
+                case Reserve(job, tasks, start, until):
+                    ledger.reserve(epoch, Reservation(job, tasks, start, until))
+                    self.note("reserved", job, f"{nodes_of(tasks) or 'nothing'} from {start}", state)
+                case Unreserve(job):
+                    ledger.unreserve(epoch, job)
+                    self.note("unreserved", job, "nothing is held for it any more", state)
 
     def _release(self, step: Release) -> bool:
         """Unless it became ready while the round was decided."""
@@ -232,29 +237,35 @@ class PlanExecutor(LeaderActions):
         now = self.plane.clock.now()
         intent = Intent("grow", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
         try:
-            claim = self.plane.ledger.grow(self.epoch, intent)
+            with self.plane.together():
+                claim = self.plane.ledger.grow(self.epoch, intent)
+                self.note("grows", step.job, f"{names_of(step.tasks)} join on {nodes_of(step.tasks)}")
         except ClaimRefusedError as refused:
             self.note("grow-refused", step.job, str(refused))
             return False
-        self.note("grows", step.job, f"{names_of(step.tasks)} join on {nodes_of(step.tasks)}")
         self.begin(order_of(intent, claim, self.plane.jobs.job(step.job)), step.tasks)
         return True
 
-    def _nominate(self, step: Nominate) -> None:
-        now = self.plane.clock.now()
-        intent = Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
-        self.plane.ledger.nominate(self.epoch, intent)
-        self._note_waiting("promised", step.job, f"{nodes_of(step.tasks)}, once they are free")
-
-    def _note_waiting(self, kind: str, job: JobName, cause: str) -> None:
-        """One line on record of a job that waits, or of the holder of a document's reservation."""
-        self.note(kind, job, cause, None if declared_name(job) else self._waits_as(job))
-
-    def _waits_as(self, job: JobName) -> JobState | None:
+    def _waits_as(self, job: JobName, step: Nominate | Withdraw | Reserve | Unreserve) -> JobState | None:
+        """What a job that waits will be once something is kept for it, or no longer."""
         record, ledger = self.plane.jobs.job(job), self.plane.ledger
         if record.outcome is not None or ledger.held_by(job) is not None:
             return None
-        return state_of(record, None, ledger.intents(), ledger.reservations(), ledger.last_attempt(job))
+        intents, reservations = ledger.intents(), ledger.reservations()
+        match step:
+            case Nominate():
+                intents = (*intents, self._nomination(step))
+            case Withdraw():
+                intents = tuple(known for known in intents if known.kind != "nominate" or known.job != job)
+            case Reserve(_, tasks, start, until):
+                reservations = (*reservations, Reservation(job, tasks, start, until))
+            case Unreserve():
+                reservations = tuple(known for known in reservations if known.holder != job)
+        return state_of(record, None, intents, reservations, ledger.last_attempt(job))
+
+    def _nomination(self, step: Nominate) -> Intent:
+        now = self.plane.clock.now()
+        return Intent("nominate", step.job, step.attempt, now, now.after(step.deadline), step.tasks)
 
 
 def _gone(decided: Iterable[Settlement]) -> tuple[JobName, ...]:

@@ -57,17 +57,19 @@ class Settler(LeaderActions):
                 self._remember(settlement)
             case SuspendIdle(job, attempt, by, cause):
                 # The next pass asks it to stop, as for any job that is suspended.
-                self.plane.jobs.request_suspend(job, by)
-                self.note("suspend-asked", job, cause, attempt=attempt)
+                with self.plane.together():
+                    self.plane.jobs.request_suspend(job, by)
+                    self.note("suspend-asked", job, cause, attempt=attempt)
 
     def _confirm(self, seen: ConfirmGrown | ConfirmShrunk) -> None:
-        match seen:
-            case ConfirmGrown(job, attempt):
-                self.plane.ledger.confirm_grown(self.epoch, job, attempt)
-                self.note("grown", job, f"all tasks that joined attempt {attempt} run")
-            case ConfirmShrunk(job, attempt):
-                self.plane.ledger.confirm_shrunk(self.epoch, job, attempt, self.plane.clock.now())
-                self.note("shrunk", job, f"nothing runs of the tasks that were to leave attempt {attempt}")
+        with self.plane.together():
+            match seen:
+                case ConfirmGrown(job, attempt):
+                    self.plane.ledger.confirm_grown(self.epoch, job, attempt)
+                    self.note("grown", job, f"all tasks that joined attempt {attempt} run")
+                case ConfirmShrunk(job, attempt):
+                    self.plane.ledger.confirm_shrunk(self.epoch, job, attempt, self.plane.clock.now())
+                    self.note("shrunk", job, f"nothing runs of the tasks that were to leave attempt {attempt}")
 
     def _ask(self, wanted: AskToStop | AskToLeave | Restart) -> None:
         match wanted:
@@ -89,23 +91,26 @@ class Settler(LeaderActions):
 
     def _remember(self, seen: RecordMarks) -> None:
         """What was decided is on record before any order is sent: the next leader goes on from there."""
-        self.plane.ledger.mark(self.epoch, seen.job, seen.attempt, seen.marks)
-        if seen.kind:
-            self.note(seen.kind, seen.job, seen.cause, attempt=seen.attempt)
+        with self.plane.together():
+            self.plane.ledger.mark(self.epoch, seen.job, seen.attempt, seen.marks)
+            if seen.kind:
+                self.note(seen.kind, seen.job, seen.cause, attempt=seen.attempt)
         if seen.order is not None:
             self.send(seen.order)
 
     def _restart(self, due: Restart) -> None:
         now = self.plane.clock.now()
         intent = Intent("grow", due.job, due.attempt, now, now.after(RESTART_DEADLINE), due.tasks)
-        claim = self.plane.ledger.restart(self.epoch, intent)
-        self.note("restarts", due.job, f"{names_of(due.tasks)} begin again on {nodes_of(due.tasks)}")
+        with self.plane.together():
+            claim = self.plane.ledger.restart(self.epoch, intent)
+            self.note("restarts", due.job, f"{names_of(due.tasks)} begin again on {nodes_of(due.tasks)}")
         self.begin(order_of(intent, claim, self.plane.jobs.job(due.job)), due.tasks)
 
     def _lead_on(self, stop: BeginSaving | BeginEnding | CallOff) -> None:
         if isinstance(stop, CallOff):
-            self.plane.ledger.call_off(self.epoch, stop.job, stop.attempt)
-            self.note("called-off", stop.job, stop.cause, "running", stop.attempt)
+            with self.plane.together():
+                self.plane.ledger.call_off(self.epoch, stop.job, stop.attempt)
+                self.note("called-off", stop.job, stop.cause, "running", stop.attempt)
         else:
             self._stage(stop)
 
@@ -117,8 +122,9 @@ class Settler(LeaderActions):
             return
         stage: StopStage = "saves" if isinstance(reached, BeginSaving) else "ends"
         further = msgspec.structs.replace(stop, stage=stage, staged_at=now, deadline=now.after(reached.grace))
-        self.plane.ledger.stage(self.epoch, further)
-        self.note(stage, reached.job, reached.cause, stopping_state(further))
+        with self.plane.together():
+            self.plane.ledger.stage(self.epoch, further)
+            self.note(stage, reached.job, reached.cause, stopping_state(further))
         if stage == "ends":
             self.send(StopGang(reached.job, reached.attempt, reached.grace))
         else:

@@ -66,10 +66,11 @@ class StartExecutor(LeaderActions):
         may = [step for step in steps if self._may_begin(step, records, unmade, told)]
         types = {node.name: node.gpu_type for node in self.plane.policies.current().nodes} if may else {}
         wanted = [self._wish(step, types) for step in may]
-        refused = self.plane.ledger.claim_all(self.epoch, wanted)
-        for claim, _ in wanted:
-            told.append(self._came_of(claim, refused.get(claim.job)))
-        self.plane.history.record_events(told)
+        with self.plane.together():
+            refused = self.plane.ledger.claim_all(self.epoch, wanted)
+            for claim, _ in wanted:
+                told.append(self._came_of(claim, refused.get(claim.job)))
+            self.plane.history.record_events(told)
         granted = [(claim, intent) for claim, intent in wanted if claim.job not in refused]
         changing = self.changing()
         for claim, intent in granted:

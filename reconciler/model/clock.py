@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 from solver.model.quantities import Instant
 
@@ -18,6 +18,9 @@ class Clock(Protocol):
         """Seconds since some fixed point; never goes back. For measuring, not for dates."""
 
 
+_BOOT_TIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)  # of Linux
+
+
 class SystemClock:
     """The machine's clock."""
 
@@ -26,8 +29,8 @@ class SystemClock:
         return Instant(time.time_ns() // 1_000_000)
 
     def monotonic_s(self) -> float:
-        """The machine's monotonic clock."""
-        return time.monotonic()
+        """How long the machine has been up, also while it was suspended, if it can say so."""
+        return time.monotonic() if _BOOT_TIME is None else time.clock_gettime(_BOOT_TIME)
 
 
 SIMULATION_START = Instant.parse("2026-01-01T00:00:00Z")

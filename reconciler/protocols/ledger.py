@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
+from reconciler.model.cluster_clock import KeptTime
 from reconciler.model.idle_policy import IdleAction
 from reconciler.protocols.backend import Epoch
 from solver.model.cluster import DeviceId, GpuType
@@ -328,6 +329,12 @@ class Ledger(LedgerView, Protocol):
 
     def past_use(self) -> PastUse:
         """What was kept last; nothing, as of 1970, where nothing was."""
+
+    def keep_time(self, epoch: Epoch, kept: KeptTime) -> None:
+        """Where the time of the cluster stands, instead of what was kept before. Raises StaleEpochError."""
+
+    def kept_time(self) -> KeptTime | None:
+        """What was kept last; None: nothing was."""
 
     def keep_clocks(self, epoch: Epoch, clocks: tuple[ConvergenceClock, ...]) -> None:
         """The clocks of limits that are to be kept again, instead of those kept before. Raises StaleEpochError."""

@@ -21,7 +21,7 @@ from reconciler.backends.baremetal.merge import Patience
 from reconciler.control.control import NoPolicyError, PolicySource
 from reconciler.control.gpu_use import UseBook
 from reconciler.lifecycle.health.trials import claims_of
-from reconciler.model.clock import Clock
+from reconciler.model.clock import Clock, SystemClock
 from reconciler.protocols.ledger import Claim
 from reconciler.server.agent_secrets import AgentSecrets
 from reconciler.server.declared_nodes import declared_nodes
@@ -47,10 +47,12 @@ def on_agents(
     book: UseBook,
 ) -> ExecutionPlatform:
     """Put it together. Raises KeyFileError, UnsafeSecretsError; its `begin` raises AgentListenerError."""
+    # Nodes judge certificates by their own clocks.
+    wall = SystemClock()
     file = AuthorityFile(on.authority or settings.folder.path / "agents" / "authority.pem")
     if on.authority is None:
-        file.make(clock.now())
-    authority, fleet = CertificateAuthority(file, store.agents, clock), Fleet(clock)
+        file.make(wall.now())
+    authority, fleet = CertificateAuthority(file, store.agents, wall), Fleet(clock)
     enrolment = Enrolment(authority, store.agents, store.history, clock, store.database.together)
     entry = Entry(authority, enrolment)
     use = HeardUse(lambda: use_records(policies).sample_every, book.hear)

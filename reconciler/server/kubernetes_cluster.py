@@ -43,12 +43,13 @@ from reconciler.kubernetes.control.state import KubernetesState
 from reconciler.kubernetes.control.views import Logless, PodHoldings, PodJobs
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
 from reconciler.lifecycle.health.figures import HealthFigures
-from reconciler.model.clock import Clock, SystemClock
+from reconciler.model.clock import Clock
 from reconciler.protocols.backend import Epoch
 from reconciler.server.alerts import alert_services
 from reconciler.server.audit_anchors import anchors_of
 from reconciler.server.budget_watch import BudgetWatch
 from reconciler.server.capacity_watch import CapacityWatch
+from reconciler.server.cluster_time import ServedTime
 from reconciler.server.exported_use import exported_use
 from reconciler.server.folder import FolderUnusableError, StateFolder
 from reconciler.server.history_log import LoggedHistory
@@ -94,8 +95,8 @@ def parts_on_kubernetes(
 
     Raises KubernetesFailedError, FolderUnusableError, StoreUnusableError, TokenFileError and those of policy_side.
     """
-    folder, clock = settings.folder, SystemClock()
-    cluster = _cluster(on, clock)
+    folder, time = settings.folder, ServedTime()
+    clock, cluster = time.clock, _cluster(on, time)
     store = closing.enter_context(shut(open_store(folder.database, audit_keys=opened_keys(settings))))
     tally = JobTally(counts_ends=False, decides=on.observed is None)
     history = LoggedHistory(store.history, log, tally, store.database.once_committed)
@@ -234,13 +235,13 @@ def _decide(runner: PodRunner, on: KubernetesSettings) -> None:
         runner.run()
 
 
-def _cluster(on: KubernetesSettings, clock: Clock) -> ClusterConnection:
+def _cluster(on: KubernetesSettings, time: ServedTime) -> ClusterConnection:
     try:
-        credentials = credentials_of(on, clock)
+        credentials = credentials_of(on, time.clock)
     except CredentialsError as error:
         raise KubernetesFailedError(str(error), "") from error
     named = on.namespace, on.lease, on.holder
-    return ClusterConnection(credentials, on.qps, on.burst, *named, mig_configs=on.mig_configs)
+    return ClusterConnection(credentials, on.qps, on.burst, *named, mig_configs=on.mig_configs, told_time=time.hear)
 
 
 @contextmanager

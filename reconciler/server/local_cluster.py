@@ -28,7 +28,7 @@ from reconciler.control.runner import LoopStatus, Runner
 from reconciler.control.use_summary import KnownUse, LatestUse
 from reconciler.lifecycle.checkpoints.keeper import Keeper
 from reconciler.lifecycle.health.figures import HealthFigures
-from reconciler.model.clock import Clock, SystemClock
+from reconciler.model.clock import Clock
 from reconciler.node.local import LocalBackend
 from reconciler.node.local.folders import StateFolders
 from reconciler.node.local.machine import equipment_of_this_machine
@@ -40,6 +40,7 @@ from reconciler.server.audit_anchors import anchors_of
 from reconciler.server.budget_watch import BudgetWatch
 from reconciler.server.capacity_watch import CapacityWatch
 from reconciler.server.checkpoints import CheckpointKeeping
+from reconciler.server.cluster_time import ClusterTime, cluster_time
 from reconciler.server.disk import StateDisks
 from reconciler.server.execution_platform import ExecutionPlatform, TaskRunner
 from reconciler.server.history_log import LoggedHistory
@@ -71,10 +72,11 @@ from solver.model.snapshot import Snapshot
 
 def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing: ExitStack) -> Parts:
     """Put it together. Raises StoreUnusableError, UnsafeSecretsError, IdentityError, TokenFileError, as driver_for, policy_side."""
-    folder, clock = settings.folder, SystemClock()
+    folder = settings.folder
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
+    clock = (time := cluster_time(store)).clock
     history = LoggedHistory(store.history, log, tally := JobTally(), store.database.once_committed)
 
     def seen() -> Snapshot | None:
@@ -85,18 +87,17 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
 
     known = settings, store, history, clock, holder
     git = policy_side(*known, snapshot=seen, wake=wake, log=log, is_shared=is_shared)
-    book = use_book(git.standing, clock, log)
+    book = use_book(git.standing, clock.wall, log)
     used = KnownUse(LatestUse(book.latest, clock), store.gpu_uses)
     place = _place(settings, store, git.standing, lambda: runner.leads(), wake, clock, log, closing, book)  # noqa: PLW0108
     rounds = round_worker(settings, clock, log, closing)
     budgets = BudgetWatch(_spending(store), history, git.standing, clock, lambda: runner.epoch(), wake, holder)  # noqa: PLW0108
-    plane = _plane(holder, store, history, git.standing, place.backend, rounds, clock, tally)
+    plane = _plane(holder, store, history, git.standing, place.backend, rounds, time, tally)
     plane = replace(plane, idle=(idle := IdleWatch(book, store.gpu_uses)), budgets=budgets.standings)
     disks = StateDisks({"state": folder.database.parent, **({} if settings.agents else {"tasks": settings.tasks})})
     narrow = NarrowRounds(plane, lambda: runner.epoch(), lambda why: log.error("narrow-rounds-stopped", message=why))  # noqa: PLW0108
     starts = NarrowStarts(narrow)
     metrics = _metrics(store, disks, starts, UseFiguresCollector(book, used.latest, seen), tally, *place.figures)
-    keeping = UseKeeper(book, store.gpu_uses, lambda: runner.epoch())  # noqa: PLW0108
     events = EventSettler(plane, lambda: runner.epoch(), narrow.ended)  # noqa: PLW0108
     reporter = Reporter(metrics, log, clock, tally, pass_traces(settings.traces, clock, closing), history.rounds(1))
     runner = _runner(plane, narrow, events, reporter, git.follower, is_shared=is_shared)
@@ -113,7 +114,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
             *threads_of({"loop": runner, "events": events, "narrow rounds": narrow, "policy": git.follower}),
             *threads_of({"checkpoints": checkpoints, "alerts": alerts, "audit anchors": anchors}),
             *place.members,
-            *threads_of({"gpu use": keeping, "budgets": budgets}),
+            *threads_of({"gpu use": UseKeeper(book, store.gpu_uses, runner.epoch), "budgets": budgets}),
             *threads_of(_keeping_records(store, history, git.standing, clock, runner, holder)),
         ),
         store,
@@ -214,7 +215,7 @@ def _plane(
     policies: PolicySource,
     backend: TaskRunner,
     rounds: RoundWorker,
-    clock: Clock,
+    time: ClusterTime,
     tally: JobTally,
 ) -> ControlPlane:
     return ControlPlane(
@@ -230,10 +231,12 @@ def _plane(
         terminals=backend,
         policies=policies,
         solve=rounds,
-        clock=clock,
+        clock=time.clock,
+        keep_time=time.keeper(store.ledger).keep,
         prepare=rounds.prepare,
         ask=rounds.ask,
         keep_capacity=CapacityRecorder(store.capacities).keep,
         tally=tally,
         reading=store.database.reading_together,
+        together=store.database.together,
     )

@@ -19,7 +19,7 @@ from reconciler.gitops.source.mirror import GitMirror
 from reconciler.gitops.source.requirements import FastForward, Valid
 from reconciler.gitops.source.signatures import Signed
 from reconciler.gitops.source.standing_policy import StandingPolicy
-from reconciler.model.clock import Clock
+from reconciler.model.clock import Clock, SystemClock
 from reconciler.model.envelope import Envelope
 from reconciler.protocols.history import History
 from reconciler.server.policy_follower import AcceptedByPeople, PolicyFollower
@@ -86,7 +86,7 @@ def _standing(settings: Settings, store: SqlStore, clock: Clock, plans: FreshPla
     """The policy in force, and what is asked of every revision that is to replace it, in order."""
     if settings.allowed_signers is not None:
         # Better found wrong now than by the first revision.
-        read_allowed_signers(settings.allowed_signers, clock.now())
+        read_allowed_signers(settings.allowed_signers, SystemClock().now())
     mirror, branch = GitMirror(settings.folder.mirror, settings.policies), settings.branch
 
     def accepted(meaning: str) -> Envelope | None:
@@ -95,7 +95,7 @@ def _standing(settings: Settings, store: SqlStore, clock: Clock, plans: FreshPla
 
     requirements = (
         FastForward(mirror, branch),
-        Signed(mirror, branch, clock, settings.allowed_signers),
+        Signed(mirror, branch, SystemClock(), settings.allowed_signers),
         FourEyes(mirror),
         Valid(),
         WithinGuardrails(plans),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -14,10 +15,12 @@ from reconciler.control.metrics import Metrics
 from reconciler.control.passes import Pass
 from reconciler.control.runner import Condition, LoopStatus
 from reconciler.model.clock import Clock
+from reconciler.model.cluster_clock import SLEW, ClusterClock
 from reconciler.protocols.rounds import RoundSummary
 from solver.model.quantities import Duration
 from solver.plan.violation import Violation
 
+_COMES_NEARER: Final = f"what runs and waits counts on as time passes, and comes nearer to it by {SLEW:.0%} of that"
 _DECIDES: frozenset[Condition] = frozenset({"leading", "observing"})
 
 
@@ -34,12 +37,18 @@ class Reporter:
     tally: JobTally = field(default_factory=JobTally)
     trace: Callable[[Pass], None] = lambda _: None
     before: InitVar[Sequence[RoundSummary]] = ()
+    _wall: Clock | None = field(init=False)
+    """Which `clock` comes nearer to; None: it is one itself."""
     _steps: ClockSteps = field(init=False)
     _said: tuple[str, str] = field(default=("", ""))
     _short: frozenset[str] = frozenset()
 
     def __post_init__(self, before: Sequence[RoundSummary]) -> None:
-        self._steps = ClockSteps(self.clock)
+        self._wall = self.clock.wall if isinstance(self.clock, ClusterClock) else None
+        self._steps = ClockSteps(self._wall or self.clock)
+        if self._wall is not None and abs(ahead_ms := self._wall.now() - self.clock.now()) >= STEP_MIN_S * 1_000:
+            way, by = "behind" if ahead_ms < 0 else "ahead of", Duration(round(abs(ahead_ms), -3))
+            self._warn(f"the clock is {by} {way} the time that jobs counted by before: {_COMES_NEARER}")
         back_s = max((one.time - self.clock.now() for one in before), default=0) / 1_000
         if back_s >= STEP_MIN_S:
             self._warn_of_step(-back_s)
@@ -68,7 +77,10 @@ class Reporter:
 
     def _warn_of_step(self, step_s: float) -> None:
         way, by = "back" if step_s < 0 else "forward", Duration(round(abs(step_s)) * 1_000)
-        message = f"the clock was set {way} by {by}: time limits, waiting times and past use are off by that"
+        follows = _COMES_NEARER if self._wall else "time limits, waiting times and past use are off by that"
+        self._warn(f"the clock was set {way} by {by}: {follows}")
+
+    def _warn(self, message: str) -> None:
         self.log.warning("clock-stepped", message=message, fix="Keep the clock by NTP (`chronyc tracking`).")
 
     def _tell_of(self, shortfalls: Iterable[Violation]) -> None:

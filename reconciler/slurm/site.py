@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.control.control import PolicyInForce, PolicySource, Solve
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
+from reconciler.control.loop import ClockNews
 from reconciler.control.passes import Laps, accrue
 from reconciler.lifecycle.interventions.effects import about, held_jobs
 from reconciler.lifecycle.jobs.backend_reports import BackendReports
@@ -155,14 +156,11 @@ class SlurmSite:
         """None here."""
         return ()
 
-    def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[ClockNews]) -> None:
         """In the folder's store."""
-        self.plane.observer.memory.ledger.keep_clocks(self._epoch, tuple(clocks))
-
-    def note(self, kind: str, subject: str, cause: str) -> None:
-        """In the history."""
-        holder = self.plane.observer.memory.holder
-        self.plane.observer.record_events([Event(self.clock.now(), kind, subject, cause, holder)])
+        memory = self.plane.observer.memory
+        memory.ledger.keep_clocks(self._epoch, tuple(clocks))
+        self.plane.observer.record_events([Event(self.clock.now(), *one, memory.holder) for one in told])
 
     async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedDeed:
         """Beside the wait for a stop."""

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, LargeBinary, Table, delete, func, insert, sel
 
 from reconciler.store.audit import AuditChain
 from reconciler.store.database import Database
-from reconciler.store.ledger import TIED_TO
+from reconciler.store.ledger import CLUSTER_TIME, TIED_TO
 from reconciler.store.migrations import BASELINE, is_in
 from reconciler.store.schema import SCHEMA_VERSION, metadata
 from reconciler.store.tables import attempts, groups, jobs, kept, leadership, rounds, schema_version
@@ -178,8 +178,9 @@ def _fill(connection: Connection, table: Table, columns: tuple[str, ...], rows: 
 
 
 def _go_ahead(connection: Connection, head: Head) -> None:
-    """Number on from above whatever was numbered since the copy was made; whose tasks these are is for the next start to say."""
-    connection.execute(delete(kept).where(kept.c.what == TIED_TO))
+    """Number on from above whatever was numbered since the copy was made; whose tasks these are, and what time it is,
+    is for the next start to say."""
+    connection.execute(delete(kept).where(kept.c.what.in_((CLUSTER_TIME, TIED_TO))))
     connection.execute(update(leadership).values(epoch=head.epoch + EPOCHS_AHEAD, holder="", until=0))
     connection.execute(update(attempts).values(last=attempts.c.last + ATTEMPTS_AHEAD))
     begun = select(attempts.c.job)

@@ -41,6 +41,8 @@ class Database:
 
     `reserve`: room on the disk that is held for it; None: none is. `timed`: hears how many seconds each transaction took.
 
+    `told_time`: hears what time it is there whenever it was asked, and how many milliseconds ago that may have been.
+
     `lease_clock`: the clock by which leases run out. On one machine all have the same; of PostgreSQL's clients each has its
     own, so there it is the database's.
 
@@ -59,6 +61,7 @@ class Database:
         self._block = local()
         self.reserve: DiskReserve | None = None
         self.timed: Callable[[TransactionKind, float], None] = lambda _, __: None
+        self.told_time: Callable[[Instant, float], None] = lambda _, __: None
         self.lease_clock: LeaseClock = lease_clock or ("caller" if isinstance(where, Path) else "database")
         url = postgresql_url(where) if isinstance(where, str) else None
         self.place = str(where) if url is None else url.render_as_string(hide_password=True)
@@ -177,8 +180,15 @@ class Database:
         """What time it is for leases. Of the database: as this is asked, which is after any wait for a lock."""
         if self.lease_clock == "caller":
             return caller
-        seconds = connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one()
-        return Instant(int(seconds * 1_000))
+        asked_s = perf_counter()
+        now = _time(connection)
+        self.told_time(now, (perf_counter() - asked_s) * 1_000)
+        return now
+
+    def time(self) -> Instant:
+        """What time it is by the clock of the database, which is another machine's."""
+        with self.reading() as connection:
+            return _time(connection)
 
     def read_document(self, stored: str | bytes, kind: type[T]) -> T:
         """A document from the text of a column."""
@@ -230,6 +240,11 @@ class Database:
                 problem = bring_up_to_date(connection)
         if problem:
             raise StoreUnusableError(f"{self.place}: {problem}")
+
+
+def _time(connection: Connection) -> Instant:
+    seconds = connection.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one()
+    return Instant(int(seconds * 1_000))
 
 
 def check_epoch(epoch: Epoch, newest: int) -> None:

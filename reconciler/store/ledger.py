@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Connection, FromClause, Row, bindparam, delete, func, insert, select, update
 
 from reconciler.model.clock import SystemClock
+from reconciler.model.cluster_clock import KeptTime, boot_of_this_machine, continued
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.ledger import (
     Claim,
@@ -57,6 +58,7 @@ from solver.model.workload import JobName, JobSpec, TaskPlacement
 from solver.queueing.durations import HISTORY_JOBS
 
 TIED_TO: Final = "tied-to"
+CLUSTER_TIME: Final = "cluster-time"
 _PAST_USE: Final = "past-use"
 _CLOCKS: Final = "convergence"
 
@@ -108,7 +110,9 @@ class SqlLedger:
         """The present leader; "": none, or one with a lease that is over."""
         with self._database.reading() as connection:
             leader = connection.execute(select(leadership)).one()
-            is_over = leader.until <= self._database.now(connection, SystemClock().now())
+            own = SystemClock()
+            stands = continued(self._time(connection), boot_of_this_machine(own)) or own.now()
+            is_over = leader.until <= self._database.now(connection, stands)
         return "" if is_over else str(leader.holder)
 
     def epoch_of(self, holder: str) -> Epoch | None:
@@ -474,6 +478,20 @@ class SqlLedger:
         with self._database.reading() as connection:
             stored = kept_document(connection, _CLOCKS)
         return () if stored is None else self._database.read_document(stored, tuple[ConvergenceClock, ...])
+
+    def keep_time(self, epoch: Epoch, kept: KeptTime) -> None:
+        """One document, which is nothing that a pass would look for."""
+        with self._database.writing(epoch, counted=False) as connection:
+            keep_document(connection, CLUSTER_TIME, encode(kept).decode())
+
+    def kept_time(self) -> KeptTime | None:
+        """What was kept last."""
+        with self._database.reading() as connection:
+            return self._time(connection)
+
+    def _time(self, connection: Connection) -> KeptTime | None:
+        stored = kept_document(connection, CLUSTER_TIME)
+        return None if stored is None else self._database.read_document(stored, KeptTime)
 
     def tie(self, to: str) -> str:
         """To what the store is tied for good: the first that was ever named."""

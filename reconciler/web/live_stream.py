@@ -256,7 +256,7 @@ class LiveFeed:
 
     def _end_some(self, seen: _Seen) -> bool:
         """Whether a stream has to end since nobody is known any more by what it was asked for with."""
-        now = self._services.clock.now()
+        now = self._services.wall.now()
         for listener in self.listeners:
             until = listener.caller.until
             if listener.session in seen.over:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from reconciler.lifecycle.jobs.states import by_job, state_in, state_of
+from reconciler.model.cluster_clock import KeptTime
 from reconciler.model.failure import Failure
 from reconciler.model.job_record import JobOutcome, JobState
 from reconciler.protocols.backend import Epoch, StaleEpochError
@@ -563,6 +564,20 @@ def test_clocks_are_kept_until_they_are_replaced(stores: Stores) -> None:
     lead(stores, "second", NOW.after(LEASE))
     with pytest.raises(StaleEpochError):
         stores.ledger.keep_clocks(epoch, (clock,))
+
+
+def test_where_the_time_stands_is_kept_until_it_is_replaced_and_wakes_nobody(stores: Stores) -> None:
+    epoch = lead(stores)
+    assert stores.ledger.kept_time() is None
+    written = stores.ledger.written()
+    for kept in (KeptTime("a start", 3), KeptTime("database", -3_600_000)):
+        stores.ledger.keep_time(epoch, kept)
+        stores.reopen()
+        assert stores.ledger.kept_time() == kept
+    assert stores.ledger.written() == written
+    lead(stores, "second", NOW.after(LEASE))
+    with pytest.raises(StaleEpochError):
+        stores.ledger.keep_time(epoch, KeptTime("a start", 3))
 
 
 def test_live_jobs_are_counted_by_what_says_where_they_stand(stores: Stores) -> None:

@@ -14,6 +14,7 @@ from hack.crash.bugs import (
     a_gang_is_started_before_it_is_claimed,
     a_gpu_obeys_orders_that_are_older_than_its_last,
     a_growth_on_its_way_starts_what_was_told_to_leave,
+    an_act_and_its_event_are_two_writes,
     an_unanswered_start_counts_as_refused,
     caught_by,
     devices_are_released_before_the_stop_is_confirmed,
@@ -144,6 +145,7 @@ SOON = (
     an_unanswered_start_counts_as_refused,
     a_gang_is_started_before_it_is_claimed,
     tasks_start_before_their_gpu_is_partitioned,
+    an_act_and_its_event_are_two_writes,
 )
 """What a few seeds find: that the harness can fail is shown with every commit, that it finds all the others by `make test-long`."""
 SELDOM = (a_growth_on_its_way_starts_what_was_told_to_leave, a_gpu_obeys_orders_that_are_older_than_its_last)

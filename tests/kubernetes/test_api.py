@@ -24,6 +24,7 @@ from reconciler.kubernetes.client.refusals import (
 from reconciler.kubernetes.client.service_account import in_cluster
 from reconciler.kubernetes.objects.resource import PODS, Resource
 from reconciler.model.clock import SystemClock
+from solver.model.quantities import Instant
 from tests.kubernetes.sessions import (
     CONFIG_MAPS,
     NAMESPACES,
@@ -54,6 +55,26 @@ def test_it_is_ready_and_serves_the_kinds_of_a_gang_scheduler(cluster: Cluster) 
             assert kinds["kind"] == "PodGroupList"
 
     asyncio.run(story())
+
+
+def test_each_answer_says_what_time_it_is_there(cluster: Cluster) -> None:
+    """To the second, and no later than it came: here the server has this machine's clock."""
+    told: list[tuple[Instant, Instant]] = []
+
+    def hear(at: Instant, late_ms: float) -> None:
+        told.append((at, at.after(int(late_ms) + 1)))
+
+    async def story() -> None:
+        async with session(cluster) as api:
+            api._told_time = hear
+            for _ in range(3):
+                before = SystemClock().now()
+                await api.get(POD_GROUPS.path(), dict[str, Any])
+                at, latest = told[-1]
+                assert before - 1_000 <= at <= SystemClock().now() <= latest
+
+    asyncio.run(story())
+    assert len(told) == 3
 
 
 def test_each_refusal_has_its_type(cluster: Cluster) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from email.utils import parsedate_to_datetime
 from random import Random
+from time import perf_counter
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -23,11 +25,15 @@ from reconciler.kubernetes.client.refusals import (
     UnreadableError,
     refusal,
 )
+from solver.model.quantities import Instant
 
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Check = Callable[[], object]
 """Called when a request is about to leave, before each try: what it raises is raised, and nothing leaves."""
+
+ToldTime = Callable[[Instant, float], None]
+"""Hears what time it is by the server's clock, or was up to so many milliseconds ago."""
 
 TRIES_MAX = 5
 BACKOFF_S = 0.2
@@ -60,12 +66,18 @@ class Api:
     """
 
     def __init__(
-        self, credentials: Credentials, pace: RateLimiter, chance: Random, sleep: Sleep = asyncio.sleep
+        self,
+        credentials: Credentials,
+        pace: RateLimiter,
+        chance: Random,
+        sleep: Sleep = asyncio.sleep,
+        told_time: ToldTime = lambda _, __: None,
     ) -> None:
         self._credentials = credentials
         self._pace = pace
         self._chance = chance
         self._sleep = sleep
+        self._told_time = told_time
         self._at_once = asyncio.Semaphore(AT_ONCE_MAX)
         self._sockets = Sockets()
 
@@ -209,8 +221,10 @@ class Api:
                 if check:
                     check()
                 with _as_ours(request):
+                    asked_s = perf_counter()
                     async with self._sent(method, path, parameters, body, limits, bearer, media) as response:
                         answer = await response.read()
+                self._hear(response.headers.get("Date", ""), perf_counter() - asked_s)
             # A 401 was not done, whatever it was.
             if response.status == 401 and again and await self._credentials.changed_after(bearer):
                 continue
@@ -218,6 +232,14 @@ class Api:
                 raise refusal(request, response.status, answer, response.headers.get("Retry-After"))
             return answer
         raise AssertionError("the last try returns or raises")
+
+    def _hear(self, date: str, took_s: float) -> None:
+        """What time it is there: HTTP tells whole seconds."""
+        try:
+            at = parsedate_to_datetime(date)
+        except ValueError:
+            return
+        self._told_time(Instant(int(at.timestamp() * 1_000)), took_s * 1_000 + 999)
 
     def _sent(
         self,

@@ -16,7 +16,7 @@ from reconciler.kubernetes.binder.partial_starts import ROLL_FORWARD_S
 from reconciler.kubernetes.binder.save_hooks import Hooks
 from reconciler.kubernetes.binder.start_recovery import StartRecovery
 from reconciler.kubernetes.binder.volume_claims import VolumeClaims
-from reconciler.kubernetes.client.api import Api
+from reconciler.kubernetes.client.api import Api, ToldTime
 from reconciler.kubernetes.client.credentials import Credentials
 from reconciler.kubernetes.client.kind_watch import WatchContext
 from reconciler.kubernetes.client.leader import Election, Timing
@@ -47,7 +47,7 @@ class ClusterConnection:
     """Where it is, as which user to speak, how often, and under which Lease, held how.
 
     `roll_forward_s`: how long a gang that was begun has until it is whole. `mig_configs`: namespace and name of the MIG manager's
-    ConfigMap.
+    ConfigMap. `told_time`: hears the server's clock.
     """
 
     credentials: Credentials
@@ -59,6 +59,7 @@ class ClusterConnection:
     timing: Timing = Timing()  # noqa: RUF009  (immutable)
     roll_forward_s: float = ROLL_FORWARD_S
     mig_configs: tuple[str, str] = MIG_CONFIGS
+    told_time: ToldTime = lambda _, __: None
 
 
 @asynccontextmanager
@@ -71,7 +72,7 @@ async def acting_plane(
     async with (
         PodWrites(where.credentials, pace, chance) as api,
         Api(where.credentials, pace, chance) as of_telling,
-        Api(where.credentials, RateLimiter(*LEASE_QPS, clock), chance) as of_lease,
+        Api(where.credentials, RateLimiter(*LEASE_QPS, clock), chance, told_time=where.told_time) as of_lease,
         Hooks(api, clock, log) as hooks,
     ):
         mirror = ClusterCache(WatchContext(api, clock, chance, log))
@@ -135,7 +136,8 @@ async def observing_plane(where: ClusterConnection, handed: Handed, observer: Ob
     Raises KubernetesError where a person has to act, also in the block, and StoreUnusableError.
     """
     clock, chance, log = handed.clock, handed.chance, handed.log
-    async with Api(where.credentials, RateLimiter(where.qps, where.burst, clock), chance) as api:
+    pace = RateLimiter(where.qps, where.burst, clock)
+    async with Api(where.credentials, pace, chance, told_time=where.told_time) as api:
         mirror = ClusterCache(WatchContext(api, clock, chance, log), whose=observer.whose)
         async with alongside(mirror.run(), say_what_is_behind(mirror, log)):
             with filling():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from reconciler.control.budget_limits import without_borrowing
 from reconciler.control.control import PolicyInForce, PolicySource
 from reconciler.control.fallback import CheckedDeed, CheckedPlan, conclude, decide
-from reconciler.control.loop import take_pass
+from reconciler.control.loop import ClockNews, take_pass
 from reconciler.control.passes import Laps, Pass
 from reconciler.kubernetes.binder.budgets import by_namespace
 from reconciler.kubernetes.client.informer import Key
@@ -121,13 +121,11 @@ class PodSite:
         """None here."""
         return ()
 
-    def keep_clocks(self, clocks: Sequence[ConvergenceClock]) -> None:
+    def keep_clocks(self, clocks: Sequence[ConvergenceClock], told: Sequence[ClockNews]) -> None:
         """In the state folder's store."""
         self.plane.handed.memory.keep_clocks(clocks)
-
-    def note(self, kind: str, subject: str, cause: str) -> None:
-        """In the history."""
-        self.plane.handed.memory.note(kind, subject, cause)
+        for one in told:
+            self.plane.handed.memory.note(*one)
 
     async def decide(self, snapshot: Snapshot, policy: Policy, laps: Laps) -> CheckedDeed:
         """Off the event loop: watches go on, and the lease is renewed, while it is solved."""

@@ -22,7 +22,8 @@ FOLLOWERS: dict[JobState, frozenset[JobState]] = {
     "queued": frozenset({"reserved", "starting", "suspended", "cancelled"}),
     "reserved": frozenset({"queued", "retrying", "starting", "suspended", "cancelled"}),
     "retrying": frozenset({"reserved", "starting", "suspended", "cancelled"}),
-    "suspended": frozenset({"queued", "retrying", "cancelled"}),
+    # It may be resumed before what was kept for it has been taken back.
+    "suspended": frozenset({"queued", "reserved", "retrying", "cancelled"}),
     # A gang may have ended before it was seen to run.
     "starting": frozenset(
         {"running", "evicting", "stopping", "retrying", "suspended", "succeeded", "failed", "cancelled"}

@@ -64,6 +64,7 @@ class Site:
             solver_with(None),
             self.clock,
             reading=self.store.database.reading_together,
+            together=self.store.database.together,
         )
 
     def submit(

@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from hack.crash.clocks import SteppedClock
 from reconciler.control.broken_limits import broken_limits_of
 from reconciler.control.control import LEASE
 from reconciler.control.gpu_use import UseBook
@@ -188,6 +189,21 @@ def test_what_is_not_measured_is_not_idle(used: Used) -> None:
     assert used.kinds() == ["idle", "idle-over"]
     assert used.cause("idle-over") == "it is not known any more what it does"
     assert used.site.state(JOB) == "running"
+
+
+@pytest.mark.parametrize("ahead", [0, 10])
+def test_minutes_by_a_clock_that_is_far_ahead_are_held_against_no_job(used: Used, ahead: int) -> None:
+    """Those of an earlier job would be taken for those of this one, whose own lie after what is asked for."""
+    used.minutes(12)
+    earlier = used.book.due(10)
+    used.site.only_plane = replace(used.site.only_plane, clock=SteppedClock(used.site.clock, -ahead * MINUTE))
+    used.hoard()
+    used.minutes(5, lambda _: 100.0 if ahead else 0.0)
+    if ahead:
+        used.book.due(10)
+        used.book.give_back(earlier)
+    used.minutes(1)
+    assert used.kinds() == ([] if ahead else ["idle"])
 
 
 @pytest.mark.thorough

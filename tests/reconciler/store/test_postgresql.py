@@ -11,11 +11,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
+from hack.crash.clocks import SteppedClock
 from hack.postgresql.server import private_server
+from reconciler.model.clock import SystemClock
+from reconciler.model.cluster_clock import KeptTime
 from reconciler.protocols.backend import StaleEpochError
 from reconciler.protocols.history import Event
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.protocols.store_errors import StoreUnreachableError, StoreUnusableError
+from reconciler.server.cluster_time import cluster_time
 from reconciler.store import engines
 from reconciler.store.database import Database
 from reconciler.store.engines import postgresql_url
@@ -57,6 +61,33 @@ def test_leases_go_by_the_clock_of_the_database_however_wrong_a_process_is(store
     assert store.ledger.leader() == "first"
     with pytest.raises(NotLeaderError):
         store.ledger.lead("second", now.after(3_600_000), Duration(1))
+
+
+@pytest.mark.parametrize("wrong_by", [-86_400_000, 86_400_000])
+def test_so_does_the_time_of_the_cluster(store: SqlStore, wrong_by: int) -> None:
+    machine = SteppedClock(SystemClock(), wrong_by)
+    first = cluster_time(store, machine)
+    # Where everything runs on one machine, the clock of the database is that of this test.
+    assert abs(first.clock.now() - SystemClock().now()) < 60_000
+    first.keeper(store.ledger).keep(store.ledger.lead("first", machine.now(), MINUTE))
+    machine.ahead = 0
+    assert abs(first.clock.now() - SystemClock().now()) < 60_000
+    kept = store.ledger.kept_time()
+    assert kept is not None
+    assert abs(kept.ahead) < 1_000
+    # The clock of the database has been set by an hour since: the next process goes on all the same.
+    store.ledger.keep_time(store.ledger.lead("first", NOW, MINUTE), KeptTime(kept.reference, -3_600_000))
+    behind = SystemClock().now() - cluster_time(store, machine).clock.now()
+    assert abs(behind - 3_600_000) < 60_000
+
+
+def test_each_renewal_says_what_time_it_is(store: SqlStore) -> None:
+    heard: list[Instant] = []
+    store.database.told_time = lambda at, late_ms: heard.append(at.after(int(late_ms)))
+    for _ in range(2):
+        store.ledger.lead("first", NOW, MINUTE)
+    assert len(heard) == 2
+    assert heard == sorted(heard)
 
 
 def test_a_lease_ends_by_that_clock(store: SqlStore) -> None:
