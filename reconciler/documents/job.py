@@ -21,6 +21,7 @@ from reconciler.model.problem import START, InvalidDocumentsError, Path, Problem
 from reconciler.supervisor.container import VARIABLE_BYTES_MAX, unsayable
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec
+from solver.plan.words import with_article
 
 LIMITED = "sets of nodes are in snapshots alone: no job can name one"
 
@@ -103,7 +104,7 @@ def job_of(document: Located, file: str) -> NamedJob:
     if isinstance(kind, Problem):
         raise InvalidDocumentsError([kind])
     if kind != "Job":
-        message = f"this is a {kind}, expected a Job"
+        message = f"this is {with_article(kind)}, expected a Job"
         raise InvalidDocumentsError(
             [
                 problem_at(
@@ -136,7 +137,9 @@ def job_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     yield from _stuck_problems(job)
     yield from topology_wish_problems(job)
     if job.value.idle_limit is not None and job.value.type != "interactive":
-        message = f"a {job.value.type} has no idle limit: only an interactive job is ended for doing nothing"
+        message = (
+            f"{with_article(job.value.type)} has no idle limit: only an interactive job is ended for doing nothing"
+        )
         fix = "Delete idleLimit, or set type: interactive."
         yield job.problem(("spec", "idleLimit"), "idle-not-interactive", message, fix)
     seen: set[str] = set()
@@ -235,7 +238,7 @@ def _terminal_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     if not job.value.terminal:
         return
     if job.value.type != "interactive":
-        message = f"a {job.value.type} has no terminal: no user works in it"
+        message = f"{with_article(job.value.type)} has no terminal: no user works in it"
         yield job.problem(("spec", "terminal"), "terminal-not-interactive", message, "Set type: interactive.")
     if job.value.tasks != 1:
         message = f"a job with a terminal has one task, not {job.value.tasks}"

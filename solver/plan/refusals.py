@@ -21,6 +21,7 @@ from solver.plan.reason import (
     instances,
     some_of,
 )
+from solver.plan.words import with_article
 
 
 class UnknownName(Reason, frozen=True, tag="unknown-name"):
@@ -44,7 +45,8 @@ class UnknownName(Reason, frozen=True, tag="unknown-name"):
             known = f"the cluster has {', '.join(self.nearest)}" if self.nearest else "the cluster has no GPUs"
             return f"group {self.group} {f'accepts only {named}' if named else 'needs GPUs'}; {known}"
         if self.what == "mig-profile":
-            return f"group {self.group} asks for a {named}, which a {self.of} does not have{did_you_mean(self.nearest)}"
+            lacks = f"{with_article(self.of)} does not have{did_you_mean(self.nearest)}"
+            return f"group {self.group} asks for {with_article(named)}, which {lacks}"
         if self.children:
             return f"queue {named} has queues below it; submit to one of {', '.join(self.children)}"
         return f"there is no {self.what.replace('-', ' ')} {named}{did_you_mean(self.nearest)}"
@@ -106,8 +108,10 @@ class NotDivided(Reason, frozen=True, tag="not-divided"):
 
     def __str__(self) -> str:
         if self.by == "mig":
-            return f"group {self.group} asks for a MIG instance; no MigGeometry lets a {self.gpu_type} be partitioned"
-        return f"group {self.group} asks for a part of a GPU; no SharingPolicy lets it share a {self.gpu_type}"
+            return f"group {self.group} asks for a MIG instance; no MigGeometry lets {with_article(self.gpu_type)} be partitioned"
+        return (
+            f"group {self.group} asks for a part of a GPU; no SharingPolicy lets it share {with_article(self.gpu_type)}"
+        )
 
 
 class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
@@ -132,7 +136,7 @@ class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
             else "has an unknown amount: its NodePool does not declare gpuMemory"
         )
         asks = f"needs GPUs with at least {self.wanted} each" if self.least else f"asks for {self.wanted} of GPU memory"
-        return f"group {self.group} {asks}; a {self.gpu_type} {has}"
+        return f"group {self.group} {asks}; {with_article(self.gpu_type)} {has}"
 
 
 class AboveMax(Reason, frozen=True, tag="above-max"):

@@ -19,6 +19,7 @@ from solver.plan.refusals import (
     NotDivided,
     UnknownName,
 )
+from solver.plan.words import with_article
 
 OTHERWISE = "Change the job, or the policy that rules it out."
 
@@ -89,7 +90,8 @@ def _smaller_gang(reason: NeverFits) -> str:
     if reason.profile and not reason.tasks_that_fit:
         if reason.devices > 1:
             return f"No node can have {reason.devices} {reason.profile} at once, with the CPU beside them: ask for fewer devices."
-        return f"No layout that the pools of {reason.gpu_type} allow has a {reason.profile}, or no node has the CPU beside it."
+        wanted = with_article(reason.profile)
+        return f"No layout that the pools of {reason.gpu_type} allow has {wanted}, or no node has the CPU beside it."
     if not reason.profile and reason.gpus_per_task > reason.largest_task:
         return (
             f"Tasks of up to {reason.largest_task} {reason.gpu_type} would fit a node." if reason.largest_task else ""
@@ -128,7 +130,7 @@ def _other_part(reason: NotDivided | GpuTooSmall | MigHasNoPeers) -> str:
     if reason.others:
         return f"Accept {' or '.join(reason.others)} too: those have as much."
     if reason.least and reason.known:
-        return f"Of a {reason.gpu_type} up to {reason.has} would do."
+        return f"Of {with_article(reason.gpu_type)} up to {reason.has} would do."
     if not reason.known:
         other = "gpuTypes" if reason.least else "gpuFraction"
         return f"Declare gpuMemory in the NodePools of {reason.gpu_type}, or ask for {other}."

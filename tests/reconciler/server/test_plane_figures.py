@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
@@ -25,8 +26,10 @@ from reconciler.server.services import ControlPlaneView
 from reconciler.store.figures import StoreFigures
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
-from solver.model.workload import JobName, QueueName
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from solver.policy.policy import Queue, Quota, policy_of
+from solver.policy.user_shares import UserShares
 from tests.reconciler.control.plane import Site, site_at
 from tests.reconciler.control.test_lending import policy, queue, running, world
 
@@ -88,6 +91,21 @@ def test_queues_have_what_those_below_them_have(site: Site) -> None:
     assert told["quorate_gpus_stranded", "H100"] == 1.0, (
         "of the node with one that is held, three of four would be one job's"
     )
+
+
+def test_users_that_wait_below_their_share_are_a_number_of_their_queue(site: Site) -> None:
+    """Not a series of each: there may be thousands."""
+    shared = msgspec.structs.replace(POLICY.queues[1], users=UserShares(True))
+    site.policy = msgspec.structs.replace(POLICY, queues=(POLICY.queues[0], shared))
+    site.submit("runs", ("sleep", "forever"), gpus=4)
+    site.passes(3)
+    before = figures(LoopStatus("leading", "", site.one_pass()), policy_status())
+    asks = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape(gpus=2)),), command=("sleep", "forever"))
+    site.store.jobs.submit(JobName("asks"), asks, "bob", site.clock.now(), "")
+    after = figures(LoopStatus("leading", "", site.one_pass()), policy_status())
+    asked = ("quorate_queue_users_below_share", "q", "H100")
+    assert (before[asked], after[asked]) == (0, 1)
+    assert ("quorate_queue_users_below_share", "org", "H100") not in after
 
 
 @pytest.mark.parametrize("is_lent", [False, True])
