@@ -12,7 +12,7 @@ import click
 from reconciler.api.group_payloads import Trial, TrialList
 from reconciler.api.payloads import JobView
 from reconciler.cli.attach import wait_and_attach
-from reconciler.cli.completion import queue_names
+from reconciler.cli.completion import gpu_types, mig_profiles, queue_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.generated_names import made_up_name
@@ -57,8 +57,29 @@ class _SubmitCommand(click.Command):
     "--queue", shell_complete=queue_names, help="The queue it is charged to; replaces that of the file or script."
 )
 @click.option("--gpus", type=click.IntRange(0), help="Whole GPUs of one task. Default: none.")
+@click.option(
+    "--gpu-fraction", type=float, help="Instead of --gpus: a part of one GPU beside other tasks, such as 0.5."
+)
+@click.option("--gpu-memory", help="Instead of --gpus: so much memory of one GPU beside other tasks, such as 20Gi.")
+@click.option(
+    "--mig",
+    metavar="PROFILE",
+    shell_complete=mig_profiles,
+    help="Instead of --gpus: a MIG instance of this profile, such as 1g.10gb.",
+)
+@click.option(
+    "--devices",
+    type=click.IntRange(1),
+    help="Such a part of so many GPUs, or so many such instances, for each task. Default: 1.",
+)
 @click.option("--tasks", type=click.IntRange(1), help="Tasks, which start together or not at all. Default: 1.")
-@click.option("--type", "types", multiple=True, help="A GPU type that will do; repeatable, the most wanted first.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    shell_complete=gpu_types,
+    help="A GPU type that will do; repeatable, the most wanted first.",
+)
 @click.option(
     "--min-gpu-memory", help="Only GPUs with at least so much memory each, such as 64Gi, whatever their type."
 )

@@ -240,6 +240,8 @@ def test_commands_options_jobs_and_queues_are_completed(site: Site, at_server: A
     assert completed("quorate why tr") == ["tries", "trains"]
     assert completed("quorate cancel trains tr") == ["tries"]
     assert completed("quorate submit --queue te") == ["team"]
+    assert completed("quorate submit --type H") == ["H100"]
+    assert completed("quorate submit --mig 3") == ["3g.20gb", "3g.40gb", "3g.47gb", "3g.71gb", "3g.90gb"]
 
 
 def test_without_a_server_nothing_is_completed_and_nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
