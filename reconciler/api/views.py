@@ -45,6 +45,7 @@ from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.estimates import EarliestStart
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
+from solver.plan.reason import count
 from solver.policy.policy import Policy, Queue, policy_of
 from solver.policy.tree import QueueTree
 from solver.round.advice import help_for
@@ -284,7 +285,7 @@ def verdict_words(verdict: Verdict) -> tuple[str, ...]:
     match verdict:
         case Starts(gpus=gpus, entitled=entitled, extent=extent):
             where = f", {extent}" if extent else ""
-            return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee{where}",)
+            return (f"it starts: {count(gpus.number, 'GPU')}, {entitled} of them inside the guarantee{where}",)
         case Runs() | Yields() | Departs() | Moves():
             return (f"it {verdict}",)
         case Waits(reasons=reasons, estimate=estimate):

@@ -115,7 +115,7 @@ def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = Non
             lendable=entry.lendable if entry else None,
         )
 
-    named = {job.user for job in snapshot.jobs} | {used.user for used in snapshot.in_flight.usage} if users else set()
+    named = _users_known(snapshot) if users else frozenset[str]()
     host = _host_lines(snapshot, shares)
     jobs = Counter((queue, job.phase == "pending") for job in snapshot.jobs for queue in tree.path(job.spec.queue))
     for queue in policy.queues:
@@ -152,8 +152,14 @@ def _users(
     return {queue: tuple(sorted(users, key=lambda one: (one.user, one.gpu_type))) for queue, users in found.items()}
 
 
+def _users_known(snapshot: Snapshot) -> frozenset[str]:
+    """Those of whom there is a job, or past use."""
+    past = (used.user for used in snapshot.in_flight.usage if used.user is not None)
+    return frozenset([*past, *(job.user for job in snapshot.jobs)])
+
+
 def _slips(
-    queue: QueueName, users: tuple[QueueUser, ...], named: set[str], shares: Shares
+    queue: QueueName, users: tuple[QueueUser, ...], named: frozenset[str], shares: Shares
 ) -> tuple[tuple[str, str], ...]:
     """Names that have a weight, while one of the users has a name like it and none. `named`: all that anything is known of."""
     standings = UserStandings.of(queue, shares) if users else None

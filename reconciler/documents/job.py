@@ -21,6 +21,7 @@ from reconciler.model.problem import START, InvalidDocumentsError, Path, Problem
 from reconciler.supervisor.container import VARIABLE_BYTES_MAX, unsayable
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec
+from solver.plan.reason import count
 from solver.plan.words import with_article
 
 LIMITED = "sets of nodes are in snapshots alone: no job can name one"
@@ -153,22 +154,21 @@ def job_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
         if group.nodes:
             yield job.problem((*at, "nodes"), "nodes-in-snapshots", LIMITED, LIMITED_FIX)
         if group.least > group.replicas:
-            message = f"the task group {group.name} starts with at least {group.least} tasks and has {group.replicas}"
+            message = f"the task group {group.name} starts with at least {count(group.least, 'task')} and has {group.replicas}"
             yield job.problem(
                 (*at, "minReplicas"), "min-above-replicas", message, "Lower minReplicas, or raise replicas."
             )
         elif (group.replicas - group.least) % group.replica_step:
             more = group.replicas - group.least
-            message = (
-                f"the task group {group.name} may have {more} tasks beyond its least, by {group.replica_step} at once"
-            )
+            wish = f"{count(more, 'task')} beyond its least, by {group.replica_step} at once"
+            message = f"the task group {group.name} may have {wish}"
             fix = f"Let replicas be minReplicas and a multiple of {group.replica_step} more."
             yield job.problem((*at, "replicaStep"), "steps-do-not-fit", message, fix)
         if group.replica_step > 1 and job.value.type == "service":
             message = "the replicas of a service are each of their own, and come one by one"
             yield job.problem((*at, "replicaStep"), "one-by-one", message, "Delete replicaStep, or submit a gang.")
         if group.replica_step > 1 and group.least == group.replicas:
-            message = f"the task group {group.name} always has {group.replicas} tasks"
+            message = f"the task group {group.name} always has {count(group.replicas, 'task')}"
             yield job.problem((*at, "replicaStep"), "never-grows", message, "Add minReplicas, or delete replicaStep.")
         idle = job.value.launcher is not None and not group.launcher
         if not (group.command or job.value.command or idle):

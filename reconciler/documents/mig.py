@@ -14,6 +14,7 @@ from solver.model.cluster import MigInstance
 from solver.model.mig import mig_model
 from solver.model.mig_layout import find_profile, profiles_of, realisations
 from solver.model.mig_table import MODELS
+from solver.plan.reason import count
 from solver.plan.words import with_article
 from solver.policy.division import MigGeometry, SharingPolicy
 
@@ -94,7 +95,7 @@ def _pool_problems(
         message = f"GPU type {pool.gpu_type} is {with_article(model)} here and {with_article(before)} at {where}"
         yield geometry.problem(at, "two-mig-models", message, "Give the two kinds of GPU types of their own.")
     if geometry.value.mode == "fixed" and len(geometry.value.layouts) > pool.gpus_per_node:
-        message = f"there are {len(geometry.value.layouts)} layouts for {pool.gpus_per_node} GPUs in each node"
+        message = f"there are {len(geometry.value.layouts)} layouts for {count(pool.gpus_per_node, 'GPU')} in each node"
         yield geometry.problem(("spec", "layouts"), "too-many-layouts", message, "GPU i has layout i: delete the rest.")
     for index, layout in enumerate(geometry.value.layouts):
         yield from _layout_problems(geometry, ("spec", "layouts", index), model, layout)

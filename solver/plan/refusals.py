@@ -206,7 +206,8 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     `profile`: the MIG profile that each task asks for, `devices` times; "": it is no MIG instance, and `devices` are the GPUs of
     which it wants a part. `node_set`: the only nodes that its tasks may be on, if it is limited.
     `host`: where no node has the CPU and memory that one task asks for; `resource`: or not so much of another resource.
-    `beside`: the groups with which it has to be together in one domain of the level.
+    `beside`: the groups with which it has to be together in one domain of the level. `per_bundle`: not all of its tasks have to be
+    in one domain of the level, but each so many; 0: no bundle is in the way.
     """
 
     group: str
@@ -223,6 +224,7 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     resource: TooLittleResource | None = None
     beside: tuple[str, ...] = ()
     devices: int = 1
+    per_bundle: int = 0
 
     def __str__(self) -> str:
         there = among(self.node_set, self.nodes_allowed)
@@ -235,14 +237,22 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
             )
         each = gpus_each(self.gpus_per_task, self.gpu_type, self.devices)
         wanted = f"{self.tasks} x {each}" if self.gpu_type else count(self.tasks, "task")
-        where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
+        bundle = f" with each {self.per_bundle} in one {self.level}" if self.per_bundle else ""
+        where = f"one {self.level} of the empty cluster" if self.level and not bundle else "the empty cluster"
         if self.profile:
             many = f"{self.tasks} x" if self.devices == 1 else f"{count(self.tasks, 'task')} on"
             wanted = f"{many} {instances(self.profile, self.devices)} of {self.gpu_type}"
-        elif self.gpus_per_task > self.largest_task:
+        elif self.is_task_too_large:
             return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}{there}"
         if self.beside:
             others = f"group{'s' if len(self.beside) > 1 else ''} {' and '.join(self.beside)}"
             room = "none of the empty cluster has room for all"
             return f"group {self.group} needs {wanted} in one {self.level} with {others}; {room}"
-        return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks{there}"
+        room = f"{where} has room for {count(self.tasks_that_fit, 'such task')}{there}"
+        return f"group {self.group} needs {wanted}{bundle}; {room}"
+
+    @property
+    def is_task_too_large(self) -> bool:
+        """Whether no node has the GPUs of one task: as many whole ones, or as many different ones of which it wants a part."""
+        needed = max(self.gpus_per_task, MilliGpu.gpus(self.devices if self.gpus_per_task else 0))
+        return not self.profile and needed > self.largest_task

@@ -22,8 +22,8 @@ from solver.model.quantities import MILLI_PER_GPU, Cpu, Instant, Memory, MilliGp
 from solver.model.round_cache import CachedResults, RoundCache
 from solver.model.shape import MigShape, Shape, SharedShape
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobSpec, KeptGroups, QueueName, TaskGroup
-from solver.placement.closeness import tasks_that_fit
+from solver.model.workload import Bundle, Job, JobSpec, KeptGroups, QueueName, TaskGroup
+from solver.placement.closeness import tasks_that_fit, torn_bundle
 from solver.placement.placement import has_place
 from solver.plan.mig_reasons import MigHasNoPeers
 from solver.plan.reason import HostResource
@@ -309,6 +309,7 @@ class Gate:
             number = max(kept.groups, key=lambda group: (option.shapes[group].cost, spec.task_groups[group].least))
             tasks, level = self._tasks_that_fit(spec, option, number, kept.level), kept.level
         group, shape, gpu_type = spec.task_groups[number], option.shapes[number], option.gpu_types[number]
+        torn = None if kept else self._torn_bundle(spec, option, number, level)
         usable = self.empty.usable(shape, gpu_type)
         return NeverFits(
             group=group.name,
@@ -317,7 +318,8 @@ class Gate:
             gpus_per_task=shape.cost,
             tasks_that_fit=tasks,
             largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
-            level=level,
+            level=torn.within if torn else level,
+            per_bundle=min(torn.tasks, group.least) if torn else 0,
             profile=shape.mig or "",
             devices=shape.devices,
             node_set=group.nodes,
@@ -326,6 +328,13 @@ class Gate:
             resource=self._too_little_of(shape, gpu_type),
             beside=tuple(spec.task_groups[other].name for other in kept.groups if other != number) if kept else (),
         )
+
+    def _torn_bundle(self, spec: JobSpec, option: Option, number: int, level: Level | None) -> Bundle | None:
+        """Bundles of a group that find no domain, where its tasks would find their places without them."""
+        group = spec.task_groups[number]
+        offer = self.empty.offer(option.shapes[number], option.gpu_types[number])
+        torn = torn_bundle(self.empty, offer, spec, number) if offer.most(level) >= group.least else None
+        return torn[0] if torn else None
 
     def _groups_in_the_way(self, spec: JobSpec, option: Option, level: Level | None) -> KeptGroups | None:
         """The first groups that find no place together, in a job that would, were they apart."""

@@ -92,16 +92,19 @@ def _smaller_gang(reason: NeverFits) -> str:
             return f"No node can have {reason.devices} {reason.profile} at once, with the CPU beside them: ask for fewer devices."
         wanted = with_article(reason.profile)
         return f"No layout that the pools of {reason.gpu_type} allow has {wanted}, or no node has the CPU beside it."
-    if not reason.profile and reason.gpus_per_task > reason.largest_task:
+    if reason.is_task_too_large:
+        if reason.devices > 1 and reason.largest_task:
+            return f"A node has {reason.largest_task} {reason.gpu_type}: ask for as many devices at most."
         return (
             f"Tasks of up to {reason.largest_task} {reason.gpu_type} would fit a node." if reason.largest_task else ""
         )
     if not reason.tasks_that_fit:
-        return ""
+        smaller = f"Ask for smaller bundles of group {reason.group}, or for a wider domain than one {reason.level}."
+        return smaller if reason.per_bundle else ""
     if reason.tasks_that_fit >= reason.tasks:
         return "Each task group fits alone, but not all of them together: ask for fewer tasks."
     where = f", or ask for a wider domain than one {reason.level}" if reason.level else ""
-    return f"Up to {reason.tasks_that_fit} tasks of group {reason.group} would fit{where}."
+    return f"Up to {count(reason.tasks_that_fit, 'task')} of group {reason.group} would fit{where}."
 
 
 def _other_name(reason: UnknownName) -> str:

@@ -23,6 +23,7 @@ from reconciler.importers.source import SourceRecord
 from reconciler.importers.system import Drawing, ImportSource, drawing_of
 from reconciler.model.problem import InvalidDocumentsError, problem_of
 from solver.model.quantities import Duration
+from solver.plan.reason import count
 
 _AGING_BANDS: Final = 8
 _HALF_LIFE: Final = "168h"
@@ -67,7 +68,7 @@ def _with_types(machines: Machines, source: ImportSource) -> list[SourceNode]:
     for node in machines.nodes.values():
         kind = source.types.get(node.gpu_type, node.gpu_type) or source.only_type
         if node.gpus and not kind:
-            message = f"node {node.name} has {node.gpus} GPUs of no type"
+            message = f"node {node.name} has {count(node.gpus, 'GPU')} of no type"
             fix = "Say their type with --gpu-type TYPE, or write Type= into gres.conf."
             raise InvalidDocumentsError([problem_of(source.nodes_origin or "slurm.conf", "gpu-type", message, fix)])
         found.append(node._replace(gpu_type=kind if node.gpus else ""))

@@ -120,7 +120,7 @@ def test_what_no_node_has_is_said_with_what_the_largest_has() -> None:
             NeverFits("worker", H100, 4, EIGHT, 0, MilliGpu(0), node_set="fast", nodes_allowed=1),
             "Let group worker be on more than 1 node.",
         ),
-        (small(Memory(40 * 2**30)), "Of a A100 up to 40Gi would do."),
+        (small(Memory(40 * 2**30)), "Of an A100 up to 40Gi would do."),
         (small(Memory(40 * 2**30), H100), "Accept H100 too: those have as much."),
         (small(Memory(0)), "Declare gpuMemory in the NodePools of A100, or ask for gpuTypes."),
         (UnknownName("gpu-type", ("H200",), (H100, "A100"), group="worker"), "The cluster has H100, A100."),
