@@ -208,6 +208,11 @@ def _not_allowed(found: _Difference) -> Iterator[_Finding]:
 
 
 def _malformed(found: _Difference) -> Iterator[_Finding]:
+    listed = _LISTED_WORDS.fullmatch(str(found.wanted))
+    if listed:
+        # Of a field that takes one of some words, or a list of them: wrong like any other word.
+        yield from _not_allowed(found._replace(keyword="enum", wanted=listed[1].split("|")))
+        return
     examples = found.schema.get("examples")
     fix = _like(examples) if examples else str(found.schema.get("description", ""))
     at = (*found.path, str(found.value)) if found.of_key else found.path
@@ -221,6 +226,9 @@ def _outside(found: _Difference) -> Iterator[_Finding]:
     said = _LIMIT_WORDS[found.keyword].format(given=shown(found.value), limit=found.wanted, count=count)
     yield found.path, False, "out-of-range", f"{_field(found.path)} {said}", ""
 
+
+_LISTED_WORDS = re.compile(r"\^\(([a-z-]+(?:\|[a-z-]+)+)\)\$")
+"""A pattern that lists the words that there are."""
 
 _LIMIT_WORDS = {
     "minimum": "is {given}, at least {limit} is allowed",

@@ -54,6 +54,9 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
         if self.kept_back is not None:
             kept = f"queue {self.queue} does not lend {self.kept_back} {self.unit}{at(self.origin)}"
             return f"{kept}: {self.used} of {self.max} are in use or kept back; this job needs {self.wanted}"
+        if self.user is not None and self.wanted > self.max:
+            cap = f"one user may never hold more than {self.max} in queue {self.queue}{at(self.origin)}"
+            return f"needs {self.wanted} {self.unit}; {cap}"
         if self.user is not None:
             cap = f"at most {self.max} {self.unit} per user in queue {self.queue}{at(self.origin)}"
             return f"user {self.user or '(none)'} holds {self.used} of {cap}; this job needs {self.wanted}"

@@ -247,3 +247,19 @@ def test_commands_options_jobs_and_queues_are_completed(site: Site, at_server: A
 def test_without_a_server_nothing_is_completed_and_nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUORATE_SERVER", "http://127.0.0.1:9")
     assert completed("quorate why tr") == []
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("http://127.0.0.1:9", "QUORATE_SERVER names it: change that, start it with `quorate run`, or"),
+        ("127.0.0.1:9", "error: QUORATE_SERVER=127.0.0.1:9: not an http or https URL. Write it like http://127.0.0.1:9\n"),
+    ],
+)
+def test_a_server_that_the_environment_names_is_told_as_that(
+    quorate: Quorate, monkeypatch: pytest.MonkeyPatch, named: str, told: str
+) -> None:
+    monkeypatch.setenv("QUORATE_SERVER", named)
+    ran = quorate("get")
+    assert (ran.exit_code, told in ran.err) == (8, True)
+    assert "QUORATE_SERVER" not in quorate("get", "--server", "http://127.0.0.1:9").err
