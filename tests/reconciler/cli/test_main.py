@@ -253,7 +253,10 @@ def test_without_a_server_nothing_is_completed_and_nothing_said(monkeypatch: pyt
     ("named", "told"),
     [
         ("http://127.0.0.1:9", "QUORATE_SERVER names it: change that, start it with `quorate run`, or"),
-        ("127.0.0.1:9", "error: QUORATE_SERVER=127.0.0.1:9: not an http or https URL. Write it like http://127.0.0.1:9\n"),
+        (
+            "127.0.0.1:9",
+            "error: QUORATE_SERVER=127.0.0.1:9: not an http or https URL. Write it like http://127.0.0.1:9\n",
+        ),
     ],
 )
 def test_a_server_that_the_environment_names_is_told_as_that(
