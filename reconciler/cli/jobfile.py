@@ -18,7 +18,7 @@ from reconciler.cli.output import CommandFailedError
 from reconciler.documents.job import NamedJob, read_job
 from reconciler.documents.pipeline import read_submission
 from reconciler.model.pipelines import NamedPipeline
-from reconciler.model.problem import InvalidDocumentsError
+from reconciler.model.problem import InvalidDocumentsError, did_you_mean
 from solver.model.cluster import LEVELS
 from solver.model.document import API_VERSION, encode
 from solver.model.quantities import Instant
@@ -144,7 +144,9 @@ class ShortForm:
             "container": {"image": self.image} if self.image is not None else None,
             "dependsOn": [
                 {"condition": condition, "job": job}
-                for condition, job in _pairs(self.depends_on, "--depends-on", "CONDITION:JOB", ":")
+                for condition, job in _pairs(
+                    self.depends_on, "--depends-on", "CONDITION:JOB, such as afterok:prepare", ":"
+                )
             ],
             "secrets": [
                 {"env": variable, **_secret_of(written)}
@@ -227,10 +229,14 @@ def _topology_of(written: Iterable[str]) -> dict[str, str | list[str]]:
     preferred = [level for name, level in pairs if name == "preferred"]
     if len(preferred) > 1:
         wishes["preferred"] = preferred
-    if {name for name, _ in pairs} - {"required", "preferred"} or {level for _, level in pairs} - set(LEVELS):
-        raise click.BadParameter(
-            f"expected required=LEVEL or preferred=LEVEL with a level of {', '.join(LEVELS)}", param_hint="--topology"
-        )
+    for name, level in pairs:
+        if name not in ("required", "preferred"):
+            message = f"expected required=LEVEL or preferred=LEVEL, got {name!r}. {did_you_mean(name, ('required', 'preferred'))}"
+            raise click.BadParameter(message, param_hint="--topology")
+        if level not in LEVELS:
+            raise click.BadParameter(
+                f"there is no level {level!r}. {did_you_mean(level, LEVELS)}", param_hint="--topology"
+            )
     return wishes
 
 

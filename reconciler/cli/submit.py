@@ -231,9 +231,11 @@ def _require_command(word: str, no_script: str, *, is_script_wanted: bool) -> No
     if no_script:
         fix = "Write lines like `#SBATCH --gpus=1` below a first line like `#!/bin/bash`, or -- before a command of tasks."
         raise CommandFailedError(no_script, place=word, fix=fix, exit_code=ExitCode.USAGE)
-    if word.endswith(_DOCUMENT_ENDINGS) and os.path.isfile(word):
-        fix = f"Submit it with `quorate submit -f {word}`."
-        raise CommandFailedError("this is a document, and no command", place=word, fix=fix, exit_code=ExitCode.USAGE)
+    if word.endswith(_DOCUMENT_ENDINGS):
+        is_there = os.path.isfile(word)
+        fix = f"Submit it with `quorate submit -f {word}`." if is_there else "A document is submitted with -f FILE."
+        problem = "this is a document, and no command" if is_there else "there is no such file, and no such command"
+        raise CommandFailedError(problem, place=word, fix=fix, exit_code=ExitCode.USAGE)
     if is_script_wanted:
         fix = "A script begins with #! and has #SBATCH lines; write -- before a command."
         raise CommandFailedError("this is no script with #SBATCH lines", place=word, fix=fix, exit_code=ExitCode.USAGE)

@@ -115,7 +115,7 @@ def _other_name(reason: UnknownName) -> str:
     words = {
         "queue": f"Submit to {' or '.join(existing)}.",
         "priority-class": f"Use the priority class {' or '.join(existing)}.",
-        "gpu-type": f"The cluster has {', '.join(existing)}.",
+        "gpu-type": f"Accept {' or '.join(existing)} too, or any: name no type.",
         "mig-profile": f"Ask for {' or '.join(existing)}.",
         "data": f"Name the data {' or '.join(existing)}.",
     }

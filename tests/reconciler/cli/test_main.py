@@ -13,6 +13,7 @@ import pytest
 from reconciler.api.server import ApiServer
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import COMMANDS, LazyGroup, cli, run
+from reconciler.cli.other_words import CALLED_HERE
 from reconciler.cli.output import CommandFailedError, print_error
 from tests.reconciler.api.conftest import Site
 from tests.reconciler.cli.conftest import Quorate, submitted
@@ -51,6 +52,28 @@ def test_every_command_exists_and_helps(quorate: Quorate) -> None:
 def test_an_unknown_command_is_a_usage_error_with_the_nearest(quorate: Quorate) -> None:
     ran = quorate("valdate")
     assert ran == (64, "", "error: there is no command 'valdate'. Did you mean validate?\n  See `quorate --help`.\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("squeue", "there is no command 'squeue'. Did you mean get?"),
+        ("srun python", "Did you mean submit --pty?"),
+        ("frobnicate", "there is no command 'frobnicate'.\n"),
+        ("run python train.py", "a job is started by `quorate submit --queue QUEUE -- python ...`."),
+        ("plan more-for-a", "plan takes no argument 'more-for-a'. Write --head more-for-a for a revision.\n"),
+        ("status train", "of a job say `quorate describe train`.\n  See `quorate status --help`."),
+        ("submit --gpus two -- true", "Invalid value for '--gpus': 'two' is no whole number."),
+    ],
+)
+def test_what_is_typed_by_habit_is_told_with_what_it_is_called_here(quorate: Quorate, line: str, told: str) -> None:
+    ran = quorate(*line.split())
+    assert (ran.exit_code, told in ran.err) == (64, True), ran.err
+
+
+def test_what_is_called_otherwise_elsewhere_is_no_command_and_means_one() -> None:
+    assert not CALLED_HERE.keys() & COMMANDS.keys()
+    assert {meant.split()[0] for meant in CALLED_HERE.values()} <= {*COMMANDS, "--version"}
 
 
 @pytest.mark.parametrize(

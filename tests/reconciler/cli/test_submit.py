@@ -99,6 +99,11 @@ def test_a_document_without_f_is_not_taken_for_a_command(quorate: Quorate, site:
         ran = quorate("submit", job_file, *options)
         fix = f"Submit it with `quorate submit -f {job_file}`."
         assert ran == (64, "", f"error: {job_file}: this is a document, and no command\n  {fix}\n")
+        gone = quorate("submit", "nowhere.yaml", *options)
+        told = (
+            "error: nowhere.yaml: there is no such file, and no such command\n  A document is submitted with -f FILE.\n"
+        )
+        assert gone == (64, "", told)
     assert site.store.jobs.jobs() == ()
 
 
@@ -306,11 +311,11 @@ def test_a_job_without_gpus_is_one_task(quorate: Quorate) -> None:
         ),
         ((*SHORT, "--devices", "2", "--", "true"), "the shape asks for neither", "Add gpuFraction or mig"),
         ((*SHORT, "--gpu-fraction", "1", "--", "true"), "at most 0.999 is allowed", ""),
-        ((*SHORT, "--gpu-fraction", "half", "--", "true"), "'half' is not a valid float", ""),
+        ((*SHORT, "--gpu-fraction", "half", "--", "true"), "'half' is no number.", ""),
         ((*SHORT, "--mig", "1g", "--", "true"), "'1g' is not a MIG profile", "Write it like 1g.10gb"),
         ((*SHORT, "--finish-by", "soon", "--", "true"), "'soon' is no time such as 2026-12-01T08:00", ""),
         ((*SHORT, "--memory", "64Gb", "--", "true"), "'64Gb' is not a memory size", "Write it like 64Gi"),
-        ((*SHORT, "--topology", "required=rak", "--", "true"), "with a level of island, rack, block, pool", ""),
+        ((*SHORT, "--topology", "required=rak", "--", "true"), "there is no level 'rak'. Did you mean rack?", ""),
         ((*SHORT, "--topology", "rack", "--", "true"), "expected required=LEVEL or preferred=LEVEL, got 'rack'", ""),
         ((*SHORT, "--env", "A", "--", "true"), "expected NAME=VALUE, got 'A'", ""),
         (("submit", "-f", "job.yaml", "--gpus", "1"), "-f describes the whole job", ""),
