@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import click
@@ -279,15 +280,24 @@ def _try_out(client: Client, submission: Submission, output: str) -> ExitCode:
 
 
 def _trial_lines(trials: TrialList) -> Iterator[str]:
-    for trial in trials.items:
-        yield f"{trial.name}: {_trial_fate(trial)}"
-        yield from (f"  {word}" for word in trial.words)
-        if trial.tasks:
-            yield f"  on {short_list(dict.fromkeys(task.node for task in trial.tasks))}"
-        if trial.evicts:
-            yield f"  {short_list(trial.evicts)} would be asked to leave for it"
+    for lines, alike in groupby(trials.items, lambda trial: tuple(_fate_lines(trial))):
+        first, *others = alike
+        yield f"{first.name}: {lines[0]}"
+        yield from (f"  {line}" for line in lines[1:])
+        if others:
+            # Those of an array mostly come to the same.
+            yield f"  the same of {short_list([trial.name for trial in others])}"
     if trials.untried:
         yield f"and {count(trials.untried, 'job')} more of the same submission, which were not tried"
+
+
+def _fate_lines(trial: Trial) -> Iterator[str]:
+    yield _trial_fate(trial)
+    yield from trial.words
+    if trial.tasks:
+        yield f"on {short_list(dict.fromkeys(task.node for task in trial.tasks))}"
+    if trial.evicts:
+        yield f"{short_list(trial.evicts)} would be asked to leave for it"
 
 
 def _trial_fate(trial: Trial) -> str:

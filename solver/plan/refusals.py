@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Literal
 
 from solver.model.amounts import amount_in_words, in_words
@@ -22,6 +23,10 @@ from solver.plan.reason import (
     some_of,
 )
 from solver.plan.words import with_article
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"{'is' if len(names) == 1 else 'are'} {', '.join(names)}"
 
 
 class UnknownName(Reason, frozen=True, tag="unknown-name"):
@@ -49,7 +54,9 @@ class UnknownName(Reason, frozen=True, tag="unknown-name"):
             return f"group {self.group} asks for {with_article(named)}, which {lacks}"
         if self.children:
             return f"queue {named} has queues below it; submit to one of {', '.join(self.children)}"
-        return f"there is no {self.what.replace('-', ' ')} {named}{did_you_mean(self.nearest)}"
+        is_near = bool(get_close_matches(named, self.nearest))
+        instead = did_you_mean(self.nearest) if is_near or not self.nearest else f"; there {_listed(self.nearest)}"
+        return f"there is no {self.what.replace('-', ' ')} {named}{instead}"
 
 
 class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
