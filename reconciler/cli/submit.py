@@ -259,7 +259,10 @@ def _submit(client: Client, submission: Submission, key: str, output: str, is_na
 
 
 def _state_of(view: Named) -> str:
-    return view.state if isinstance(view, JobView) else counts_of(view)
+    if not isinstance(view, JobView):
+        return counts_of(view)
+    code = view.outcome.exit_code if view.outcome is not None else None
+    return f"{view.state} with exit code {code}" if code else view.state
 
 
 def _words_of(view: Named) -> str:
