@@ -34,8 +34,13 @@ CALLED_HERE: Final = {
 }
 """Commands by what they are called elsewhere."""
 
+KIND_SHOWN_BY: Final = {"jobs": "get", "nodes": "nodes", "queues": "queues", "gpus": "gpus", "rounds": "rounds"}
+"""Commands by what they show, for who names a kind as with kubectl."""
+
+_CHOICE: Final = re.compile(r"'([^']+)' is not one of ('[^']+'(?:, '[^']+')*)")
 _NUMBER: Final = re.compile(r"is not a valid (integer|float)(?: range)?")
 _NO_ARGUMENT: Final = {
+    "nodes": "`quorate nodes` shows all of them, with the jobs on each.",
     "plan": "Write --head {word} for a revision.",
     "queues": "`quorate queues` shows all of them; `quorate get --queue {word}` the jobs of one.",
     "run": "It starts the control plane; a job is started by `quorate submit --queue QUEUE -- {word} ...`.",
@@ -57,7 +62,9 @@ def argument_meant(command: str, words: list[str]) -> str:
 
 
 def in_words(error: click.UsageError) -> str:
-    """What click says of it, without the names that it has for numbers."""
-    return _NUMBER.sub(
-        lambda found: "is no whole number" if found[1] == "integer" else "is no number", error.format_message()
-    )
+    """What click says of it, without the names that it has for numbers, and with the nearest of several choices."""
+    told = error.format_message()
+    choice = _CHOICE.search(told)
+    nearest = get_close_matches(choice[1], re.findall(r"'([^']+)'", choice[2]), n=1) if choice else []
+    told = _NUMBER.sub(lambda found: "is no whole number" if found[1] == "integer" else "is no number", told)
+    return f"{told} Did you mean {nearest[0]}?" if nearest else told

@@ -20,6 +20,8 @@ SERVER_VARIABLE: Final = "QUORATE_SERVER"
 """Of the environment, which names the server."""
 
 _TIMEOUT_S = 30.0
+_NO_TLS: Final = "WRONG_VERSION_NUMBER"
+"""What OpenSSL says where another protocol answers."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 _PAUSES_S: Final = (0.1, 0.4)
@@ -152,6 +154,10 @@ class Transport:
 
     def unreachable(self, error: Exception) -> ServerUnreachableError:
         """What to raise where no server answers."""
+        if _NO_TLS in str(error):
+            return ServerUnreachableError(
+                f"{self.server}: it speaks no TLS. Write http{self.server.removeprefix('https')}"
+            )
         whence = f"{self._variable} names it: change that, s" if self._variable else "S"
         fix = f"{whence}tart it with `quorate run`, or name another with --server"
         return ServerUnreachableError(f"{self.server}: no answer ({error}). {fix}")

@@ -63,6 +63,9 @@ def test_an_unknown_command_is_a_usage_error_with_the_nearest(quorate: Quorate) 
         ("run python train.py", "a job is started by `quorate submit --queue QUEUE -- python ...`."),
         ("plan more-for-a", "plan takes no argument 'more-for-a'. Write --head more-for-a for a revision.\n"),
         ("status train", "of a job say `quorate describe train`.\n  See `quorate status --help`."),
+        ("nodes n1", "`quorate nodes` shows all of them, with the jobs on each."),
+        ("get -o yml", "'yml' is not one of 'text', 'wide', 'json'."),
+        ("get --state queue", "Did you mean queued?\n"),
         ("submit --gpus two -- true", "Invalid value for '--gpus': 'two' is no whole number."),
     ],
 )

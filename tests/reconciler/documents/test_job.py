@@ -207,6 +207,21 @@ def test_what_is_so_anyway_is_told_with_what_would_be_a_wish(asked: str, fix: st
     assert [problem.fix for problem in invalid.value.problems] == [fix]
 
 
+@pytest.mark.parametrize(
+    ("written", "instead", "fix"),
+    [
+        ("  queue:", "  gpus: 8\n  queue:", "It says what one task needs: write it into taskGroups[].shape."),
+        ("  queue:", "  image: a/b\n  queue:", "Write container: {image: NAME}."),
+        ("gpus: 8", "gpus: 8, gpuType: H100", "Write gpuTypes: [TYPE]."),
+        ("  queue:", "  queu: a\n  queue:", "Did you mean queue?"),
+    ],
+)
+def test_a_field_that_belongs_elsewhere_is_told_with_where(written: str, instead: str, fix: str) -> None:
+    with pytest.raises(InvalidDocumentsError) as error:
+        read_job(JOB.replace(written, instead, 1).encode(), "job.yaml")
+    assert [problem.fix for problem in error.value.problems] == [fix]
+
+
 def test_a_level_that_there_is_not_is_told_with_the_nearest() -> None:
     with pytest.raises(InvalidDocumentsError) as error:
         read_job(JOB.replace("preferred: rack", "preferred: racks").encode(), "job.yaml")
