@@ -78,7 +78,7 @@ def test_a_cohorts_own_quota_comes_on_top_of_those_below_it() -> None:
 
 def test_cohorts_in_cohorts_have_the_sum_of_those_below_them_and_say_where_quota_is_in_common() -> None:
     """From the lowest up, in whatever order the files have them: a cohort without it would have a share of the cluster."""
-    cohorts = {"org": "", "eu": "org", "lab": "eu", "shop": "eu", "us": "org"}
+    cohorts = {"all": "", "org": "all", "eu": "org", "lab": "eu", "shop": "eu", "us": "org"}
     made = [
         f"apiVersion: kueue.x-k8s.io/v1beta1\nkind: Cohort\nmetadata: {{name: {name}}}\n"
         f"spec: {{{f'parentName: {parent}' if parent else ''}}}\n"
@@ -93,18 +93,20 @@ def test_cohorts_in_cohorts_have_the_sum_of_those_below_them_and_say_where_quota
     found = imported("kueue", {"queues.yaml": "---\n".join(made)}, h100=H100)
     held = {name: quota(found, name)[H100] for name in cohorts}
     assert {name: row["guaranteed"] for name, row in held.items()} == {
+        "all": 28,
         "org": 28,
         "eu": 24,
         "lab": 16,
         "shop": 8,
         "us": 4,
     }
-    assert [name for name, row in held.items() if row.get("shared")] == ["eu", "us"]
+    assert [name for name, row in held.items() if row.get("shared")] == ["org"]
     said = {
         each.record: each.note for each in found.report.entries if each.outcome == "changed" and "common" in each.note
     }
-    assert said.keys() == {"Cohort org", "Cohort lab", "Cohort shop"}
-    assert "in common in queue eu above it" in said["Cohort lab"]
+    assert said.keys() == {f"Cohort {name}" for name in cohorts} - {"Cohort org"}
+    assert "in common in queue org above it" in said["Cohort lab"]
+    assert "between them guarantees alone are taken back" in said["Cohort all"]
 
 
 def test_a_flavor_that_is_not_listed_cant_be_used() -> None:
