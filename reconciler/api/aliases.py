@@ -59,7 +59,8 @@ def bare(snapshot: Snapshot) -> Snapshot:
 
 def users_named_by(policy: Policy) -> frozenset[str]:
     """The users that Reservation documents keep something for, and that have a weight: not so under another name."""
-    shared = (queue.users.weights for queue in policy.queues if queue.users is not None)
+    sharing = (queue.users for queue in policy.queues if queue.users is not None)
+    shared = ({*users.weights, *users.member_weights} for users in sharing)
     kept = (reservation.users or () for reservation in policy.reservations)
     return frozenset(user for users in (*kept, *shared) for user in users)
 

@@ -28,7 +28,8 @@ from reconciler.model.job_groups import Submission
 from reconciler.model.job_record import JobRecord
 from reconciler.model.task_log import offset_after
 from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError
-from solver.model.workload import JobName
+from solver.model.workload import JobName, TaskGroup
+from solver.plan.reason import some_of
 
 BODY_BYTES_MAX = 1_000_000
 """A job of a hundred groups, each with a long command, has some 100 kB."""
@@ -251,10 +252,16 @@ class CheckpointRoutes:
 
 def _no_log(record: JobRecord, attempt: int, group: str, index: int) -> RequestRefusedError:
     if not attempt:
-        why, fix = "it has not started yet", "Try again once it has."
+        why, fix = "it has not started yet", f"`quorate why {record.name}` says what it waits for; `-f` waits with it."
     elif any(known.name == group and index < known.replicas for known in record.spec.task_groups):
         why = f"attempt {attempt} has no task {group}/{index} that wrote any, or has none any more"
         fix = "See the job's tasks; --keep-logs of the server says how long logs are kept."
     else:
-        why, fix = f"it has no task {group}/{index}", "See the job's tasks."
+        why = f"it has no task {group}/{index}"
+        tasks = (_tasks_in_words(known) for known in record.spec.task_groups)
+        fix = f"Its tasks are {some_of(list(tasks))}."
     return RequestRefusedError(404, "no-log", f"Job {record.name} has no such log: {why}.", fix)
+
+
+def _tasks_in_words(group: TaskGroup) -> str:
+    return f"{group.name}/0" + (f" to {group.name}/{group.replicas - 1}" if group.replicas > 1 else "")

@@ -129,7 +129,8 @@ class QueueView(Document, frozen=True, omit_defaults=False):
     """One queue: its place in the tree, its jobs, and its GPUs with those of the queues below it. `hold`: one by hand.
 
     `use`: what is known of the use of the GPUs that it and those below it hold. `users`: those that share it fairly and hold or
-    wait for GPUs, where they are asked for, as far as the caller may see their jobs. `host`: its CPU and memory, where some queue
+    wait for GPUs, where they are asked for, as far as the caller may see their jobs. `hints`: which of them a weight may be meant
+    for that names another. `host`: its CPU and memory, where some queue
     of the policy says anything of either. `hours`: which hours of its quota are open, and until when; null: it has
     none.
     """
@@ -143,6 +144,7 @@ class QueueView(Document, frozen=True, omit_defaults=False):
     hold: Intervention | None = None
     use: tuple[GpuUtilisation, ...] = ()
     users: tuple[QueueUser, ...] = ()
+    hints: tuple[str, ...] = ()
     host: tuple[HostQueueLine, ...] = ()
     hours: HoursInForce | None = None
 

@@ -27,6 +27,7 @@ from reconciler.protocols.history import Event
 from reconciler.protocols.job_source import AcceptedJob, DuplicateJobError, PassedNumberError
 from solver.model.quantities import Instant
 from solver.model.workload import JobName
+from solver.plan.reason import count
 
 
 class JobSubmitter:
@@ -99,7 +100,7 @@ class JobSubmitter:
             group = self._services.jobs.submit_all(batch, user, now, idempotency_key)
             is_new = (group.name, group.submitted_at, group.user) == (batch.name, now, user)
             if is_new:
-                cause = f"{group.kind} of {len(batch.jobs)} jobs"
+                cause = f"{group.kind} of {count(len(batch.jobs), 'job')}"
                 self._services.history.record_event(Event(now, "submitted", group.name, cause, user))
         return group, is_new
 

@@ -33,6 +33,7 @@ from solver.model.workload import Job
 from solver.plan.plan import Bind, Evict, Plan, Shrink
 from solver.plan.reasons import AnyReason
 from solver.policy.policy import PriorityClass
+from solver.round.advice import what_would_fit
 
 _DOCUMENT = {"schema": {"type": "object", "description": "A Job, with an array or without, or a Pipeline."}}
 
@@ -110,6 +111,11 @@ def _trial(
         bound.tasks if bound else (),
         tuple(leave),
         waits_for,
-        tuple(map(str, refusals))
+        _refused(refusals)
         or (*(verdict_words(verdict) if verdict else ()), *((f"it would be refused: {late}",) if late else ())),
     )
+
+
+def _refused(refusals: tuple[AnyReason, ...]) -> tuple[str, ...]:
+    """Why it could never run, and what could."""
+    return (*map(str, refusals), what_would_fit(refusals)) if refusals else ()

@@ -34,6 +34,7 @@ from reconciler.model.health_record import NodeHealth
 from reconciler.model.intervention_record import Intervention
 from reconciler.model.job_record import JobRecord, JobState
 from reconciler.model.late_runs import late_run
+from reconciler.model.queue_line import QueueUser
 from reconciler.protocols.backend import Activity, AttemptKey
 from reconciler.protocols.ledger import Claim, JobHoldings, LedgerView, Marks
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
@@ -44,6 +45,7 @@ from solver.model.workload import Job, JobName, QueueName, TaskPlacement
 from solver.plan.estimates import EarliestStart
 from solver.plan.extent import Extent, extent_of
 from solver.plan.plan import Departs, Inadmissible, Moves, Runs, Starts, Verdict, Waits, Yields
+from solver.plan.reason import count
 from solver.policy.policy import Policy, Queue, policy_of
 from solver.policy.tree import QueueTree
 from solver.round.advice import help_for
@@ -251,11 +253,30 @@ def queue_views(
             gpus=use.gpus,
             hold=holds.get(queue.name),
             use=below.get(queue.name, ()),
-            users=tuple(one for one in use.users if shows_user is not None and shows_user(queue.name, one.user)),
+            users=users_seen(queue.name, use, shows_user),
+            hints=weight_hints(queue.name, use, shows_user),
             host=use.host,
             hours=use.hours,
         )
         for queue, use in uses
+    )
+
+
+def users_seen(
+    queue: QueueName, use: QueueUse, shows_user: Callable[[QueueName, str], bool] | None
+) -> tuple[QueueUser, ...]:
+    """Those of a queue that they share; None shows none of them."""
+    return tuple(one for one in use.users if shows_user is not None and shows_user(queue, one.user))
+
+
+def weight_hints(
+    queue: QueueName, use: QueueUse, shows_user: Callable[[QueueName, str], bool] | None
+) -> tuple[str, ...]:
+    """What may be wrong with the weights of a queue's users: a sentence for each name."""
+    return tuple(
+        f"a weight names user {name}, of whom no job is known; did you mean {meant}?"
+        for name, meant in use.slips
+        if shows_user is not None and shows_user(queue, meant)
     )
 
 
@@ -264,7 +285,7 @@ def verdict_words(verdict: Verdict) -> tuple[str, ...]:
     match verdict:
         case Starts(gpus=gpus, entitled=entitled, extent=extent):
             where = f", {extent}" if extent else ""
-            return (f"it starts: {gpus} GPUs, {entitled} of them inside the guarantee{where}",)
+            return (f"it starts: {count(gpus.number, 'GPU')}, {entitled} of them inside the guarantee{where}",)
         case Runs() | Yields() | Departs() | Moves():
             return (f"it {verdict}",)
         case Waits(reasons=reasons, estimate=estimate):

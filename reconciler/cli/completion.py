@@ -11,6 +11,7 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, Z
 from reconciler.cli.connection import api_client
 from reconciler.cli.output import CommandFailedError
 from reconciler.client import Client
+from solver.model.mig_table import MODELS
 
 VARIABLE: Final = "_QUORATE_COMPLETE"
 """By which the shell's function asks for completions; click makes it of the program's name."""
@@ -46,6 +47,22 @@ def queue_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
     """The queues whose names begin so."""
     listed = _asked(ctx, lambda client: client.queues().items)
     return [CompletionItem(queue.name) for queue in listed if queue.name.startswith(incomplete)]
+
+
+def gpu_types(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The GPU types of the cluster that begin so, but for those that stand on the line already."""
+    given = ctx.params.get(parameter.name or "") or ()
+    listed = {line.gpu_type for queue in _asked(ctx, lambda client: client.queues().items) for line in queue.gpus}
+    return [CompletionItem(each) for each in sorted(listed) if each.startswith(incomplete) and each not in given]
+
+
+def mig_profiles(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The MIG profiles that begin so, of all models that are known: no server is asked."""
+    models: dict[str, list[str]] = {}
+    for model in MODELS:
+        for profile in model.profiles:
+            models.setdefault(profile.name, []).append(model.name)
+    return [CompletionItem(name, help=", ".join(of)) for name, of in models.items() if name.startswith(incomplete)]
 
 
 def _asked(ctx: click.Context, ask: Callable[[Client], Sequence[Item]]) -> Sequence[Item]:

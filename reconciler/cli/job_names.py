@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from reconciler.api.group_payloads import GroupView
 from reconciler.api.payloads import JobView
 from reconciler.cli.exits import ExitCode
+from reconciler.cli.other_words import KIND_SHOWN_BY
 from reconciler.client import ApiError, Client
 from reconciler.model.job_record import TERMINAL
 from solver.model.document import API_VERSION, Document
@@ -34,7 +37,17 @@ def find(client: Client, name: str) -> Named:
         try:
             return client.group(job)
         except ApiError as no_group:
-            raise (error if no_group.status == _NOT_FOUND else no_group) from no_group
+            raise (_no_job(error, name) if no_group.status == _NOT_FOUND else no_group) from no_group
+
+
+def _no_job(error: ApiError, name: str) -> ApiError:
+    """The same, with the command that shows what is meant where a kind of thing is named in place of a job."""
+    command = KIND_SHOWN_BY.get(name)
+    if command is None:
+        return error
+    return ApiError(
+        error.status, msgspec.structs.replace(error.problem, fix=f"{name} are shown by `quorate {command}`.")
+    )
 
 
 def has_ended(view: Named) -> bool:

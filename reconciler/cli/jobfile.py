@@ -18,7 +18,7 @@ from reconciler.cli.output import CommandFailedError
 from reconciler.documents.job import NamedJob, read_job
 from reconciler.documents.pipeline import read_submission
 from reconciler.model.pipelines import NamedPipeline
-from reconciler.model.problem import InvalidDocumentsError
+from reconciler.model.problem import InvalidDocumentsError, did_you_mean
 from solver.model.cluster import LEVELS
 from solver.model.document import API_VERSION, encode
 from solver.model.quantities import Instant
@@ -38,6 +38,10 @@ class ShortForm:
     """A job of one task group, as its options say it. Values are checked by the job's schema, not here."""
 
     gpus: int | None
+    gpu_fraction: float | None
+    gpu_memory: str | None
+    mig: str | None
+    devices: int | None
     tasks: int | None
     types: tuple[str, ...]
     priority_class: str | None
@@ -72,7 +76,7 @@ class ShortForm:
 
     def over(self, document: dict[str, Any], file: str, name: str | None, queue: str | None) -> NamedJob:
         """The job of a script, under another name, in another queue and with other wishes where options say so."""
-        if any(value is not None for value in (self.gpus, self.tasks, self.cpu, self.memory)):
+        if any(value is not None for value in (*self._gpus().values(), self.tasks, self.cpu, self.memory)):
             raise click.UsageError("the script says what its tasks need: change its #SBATCH lines")
         if self.pty:
             raise click.UsageError("--pty is for -- COMMAND: a script runs without a terminal")
@@ -86,8 +90,12 @@ class ShortForm:
         return _checked(_document(name or document["metadata"]["name"], spec), file, ExitCode.ERROR)
 
     def _spec(self, queue: str | None) -> dict[str, Any]:
+        asked = [f"--{option}" for option, given in self._ways().items() if given]
+        if len(asked) > 1:
+            # In the words of the line: the schema has those of documents.
+            raise click.UsageError(f"{' and '.join(asked)} each say what GPUs a task has: keep one of them")
         shape = {
-            "gpus": self.gpus,
+            **self._gpus(),
             **self._where(),
             "cpu": self.cpu,
             "memory": self.memory,
@@ -102,6 +110,20 @@ class ShortForm:
             **_given({"workingDirectory": self._folder()}),
             "env": self._env(),
             **({"type": "interactive", "terminal": True} if self.pty else {}),
+        }
+
+    def _ways(self) -> dict[str, Any]:
+        """The options of which one alone says what GPUs a task has."""
+        return {"gpus": self.gpus, "gpu-fraction": self.gpu_fraction, "gpu-memory": self.gpu_memory, "mig": self.mig}
+
+    def _gpus(self) -> dict[str, Any]:
+        """What its shape says of the GPUs of one task."""
+        return {
+            "gpus": self.gpus,
+            "gpuFraction": self.gpu_fraction,
+            "gpuMemory": self.gpu_memory,
+            "mig": self.mig,
+            "devices": self.devices,
         }
 
     def _where(self) -> dict[str, Any]:
@@ -122,7 +144,9 @@ class ShortForm:
             "container": {"image": self.image} if self.image is not None else None,
             "dependsOn": [
                 {"condition": condition, "job": job}
-                for condition, job in _pairs(self.depends_on, "--depends-on", "CONDITION:JOB", ":")
+                for condition, job in _pairs(
+                    self.depends_on, "--depends-on", "CONDITION:JOB, such as afterok:prepare", ":"
+                )
             ],
             "secrets": [
                 {"env": variable, **_secret_of(written)}
@@ -205,10 +229,14 @@ def _topology_of(written: Iterable[str]) -> dict[str, str | list[str]]:
     preferred = [level for name, level in pairs if name == "preferred"]
     if len(preferred) > 1:
         wishes["preferred"] = preferred
-    if {name for name, _ in pairs} - {"required", "preferred"} or {level for _, level in pairs} - set(LEVELS):
-        raise click.BadParameter(
-            f"expected required=LEVEL or preferred=LEVEL with a level of {', '.join(LEVELS)}", param_hint="--topology"
-        )
+    for name, level in pairs:
+        if name not in ("required", "preferred"):
+            message = f"expected required=LEVEL or preferred=LEVEL, got {name!r}. {did_you_mean(name, ('required', 'preferred'))}"
+            raise click.BadParameter(message, param_hint="--topology")
+        if level not in LEVELS:
+            raise click.BadParameter(
+                f"there is no level {level!r}. {did_you_mean(level, LEVELS)}", param_hint="--topology"
+            )
     return wishes
 
 

@@ -32,6 +32,7 @@ _NOT_BEGUN: Final[frozenset[JobState]] = frozenset({"queued", "reserved"})
 
 @click.command(short_help="Print what a task wrote.")
 @click.argument("job", shell_complete=job_names)
+@click.argument("task", required=False, metavar="[GROUP/INDEX]")
 @click.option("--group", default="", help="The task's group. Default: the job's first.")
 @click.option("--index", type=click.IntRange(0), default=0, show_default=True, help="Which task of the group.")
 @click.option("--attempt", type=click.IntRange(1), help="Which attempt of the job. Default: the newest.")
@@ -39,12 +40,23 @@ _NOT_BEGUN: Final[frozenset[JobState]] = frozenset({"queued", "reserved"})
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Begin with the last N lines.")
 @server_option
 def logs(
-    job: str, group: str, index: int, attempt: int | None, follow: bool, tail: int | None, server: str | None
+    job: str,
+    task: str | None,
+    group: str,
+    index: int,
+    attempt: int | None,
+    follow: bool,
+    tail: int | None,
+    server: str | None,
 ) -> None:
     """Print what one task of JOB wrote to stdout and stderr, byte for byte; on a terminal, text and colours alone.
 
+    GROUP/INDEX names the task as `quorate describe` does, such as worker/3.
+
     Of an array or pipeline, that of each of its jobs that has begun, one after the other under its name.
     """
+    if task is not None:
+        group, index = _named(task, is_said=bool(group or index))
     with api_client(server) as client:
         found = find(client, job)
         if isinstance(found, GroupView) and follow:
@@ -52,6 +64,16 @@ def logs(
             raise CommandFailedError(f"{job} has {count(len(found.jobs), 'job')}: -f follows one", fix=fix)
         for title, log in _logs_of(client, found, (group, index, attempt or 0)):
             _write(chain((title,), log.pieces(follow, tail)))
+
+
+def _named(task: str, *, is_said: bool) -> tuple[str, int]:
+    """The group and index of `worker/3`. Raises UsageError."""
+    group, _, number = task.partition("/")
+    if is_said:
+        raise click.UsageError(f"{task} names a task, as --group and --index do: keep one of them")
+    if not group or not number.isdecimal():
+        raise click.UsageError(f"{task!r} is no task. Write it like worker/3")
+    return group, int(number)
 
 
 def _write(pieces: Iterable[bytes]) -> None:

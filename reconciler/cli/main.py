@@ -136,13 +136,18 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it, with the nearest name where there is none."""
+        """As click does it, with what is meant where there is no such command, or where it takes no argument."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            from difflib import get_close_matches
+            from reconciler.cli.other_words import command_meant
 
-            nearest = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {nearest[0]}?" if nearest else ""
-            ctx.fail(f"there is no command {args[0]!r}.{hint}")
+            meant = command_meant(args[0], list(COMMANDS))
+            ctx.fail(f"there is no command {args[0]!r}." + (f" Did you mean {meant}?" if meant else ""))
+        if len(args) > 1 and not args[1].startswith("-"):
+            from reconciler.cli.other_words import argument_meant
+
+            hint = argument_meant(args[0], args[1:])
+            if hint:
+                raise click.UsageError(f"{args[0]} takes no argument {args[1]!r}. {hint}", _context_of(ctx, args[0]))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  (click's signature)
@@ -151,6 +156,11 @@ class LazyGroup(click.Group):
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(f"{name:<{width}}", command.summary) for name, command in commands.items()])
+
+
+def _context_of(ctx: click.Context, name: str) -> click.Context:
+    """That of one command, whose help an error then names."""
+    return click.Context(click.Command(name), parent=ctx, info_name=name)
 
 
 @click.group(
@@ -185,8 +195,10 @@ def run_as(program: str, command: click.Command, arguments: Sequence[str]) -> in
         click.echo(asked.format_message(), err=True)
         return ExitCode.USAGE
     except click.UsageError as error:
+        from reconciler.cli.other_words import in_words
+
         path = error.ctx.command_path if error.ctx else program
-        print_error(error.format_message(), fix=f"See `{path} --help`.")
+        print_error(in_words(error), fix=f"See `{path} --help`.")
         return ExitCode.USAGE
     except click.ClickException as error:
         print_error(error.format_message())

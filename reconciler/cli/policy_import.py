@@ -18,6 +18,7 @@ from reconciler.documents.repository import Compiled, read_clusters
 from reconciler.model.clock import SystemClock
 from reconciler.model.problem import InvalidDocumentsError
 from solver.model.snapshot import Snapshot
+from solver.plan.reason import count
 
 if TYPE_CHECKING:
     from reconciler.importers.conversion import Imported
@@ -155,5 +156,8 @@ def _print(imported: Imported, folder: Path, report: ImportReport, *, unfold: bo
     for line in report_lines(report, unfold=unfold):
         click.echo(printable(line))
     click.echo(
-        printable(f"wrote {len(imported.files)} files to {folder}; they are valid. Next: quorate validate {folder}")
+        printable(
+            f"wrote {count(len(imported.files), 'file')} to {folder}; {'they are' if len(imported.files) > 1 else 'it is'} valid. "
+            f"Next: quorate validate {folder}"
+        )
     )

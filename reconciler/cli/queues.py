@@ -8,7 +8,7 @@ import click
 
 from reconciler.api.payloads import QueueView
 from reconciler.cli.connection import api_client, server_option
-from reconciler.cli.output import output_option, print_json, printable
+from reconciler.cli.output import output_option, print_json, print_warning, printable
 from reconciler.cli.phrases import active_words, by_whom
 from reconciler.cli.tables import print_table
 from reconciler.model.queue_line import QueueLine
@@ -76,6 +76,9 @@ def queues(users: bool, output: str, server: str | None) -> None:
         for queue in found.items:
             if queue.hours is not None:
                 click.echo(printable(f"queue {queue.name}: {queue.hours}"))
+        for queue in found.items:
+            for hint in queue.hints:
+                print_warning(f"queue {queue.name}: {hint}")
         for queue in found.items:
             if queue.hold is not None:
                 click.echo(printable(f"queue {queue.name}: hold {by_whom(queue.hold)}"))

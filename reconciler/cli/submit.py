@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ import click
 from reconciler.api.group_payloads import Trial, TrialList
 from reconciler.api.payloads import JobView
 from reconciler.cli.attach import wait_and_attach
-from reconciler.cli.completion import queue_names
+from reconciler.cli.completion import gpu_types, mig_profiles, queue_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.generated_names import made_up_name
@@ -57,8 +58,29 @@ class _SubmitCommand(click.Command):
     "--queue", shell_complete=queue_names, help="The queue it is charged to; replaces that of the file or script."
 )
 @click.option("--gpus", type=click.IntRange(0), help="Whole GPUs of one task. Default: none.")
+@click.option(
+    "--gpu-fraction", type=float, help="Instead of --gpus: a part of one GPU beside other tasks, such as 0.5."
+)
+@click.option("--gpu-memory", help="Instead of --gpus: so much memory of one GPU beside other tasks, such as 20Gi.")
+@click.option(
+    "--mig",
+    metavar="PROFILE",
+    shell_complete=mig_profiles,
+    help="Instead of --gpus: a MIG instance of this profile, such as 1g.10gb.",
+)
+@click.option(
+    "--devices",
+    type=click.IntRange(1),
+    help="Such a part of so many GPUs, or so many such instances, for each task. Default: 1.",
+)
 @click.option("--tasks", type=click.IntRange(1), help="Tasks, which start together or not at all. Default: 1.")
-@click.option("--type", "types", multiple=True, help="A GPU type that will do; repeatable, the most wanted first.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    shell_complete=gpu_types,
+    help="A GPU type that will do; repeatable, the most wanted first.",
+)
 @click.option(
     "--min-gpu-memory", help="Only GPUs with at least so much memory each, such as 64Gi, whatever their type."
 )
@@ -210,9 +232,11 @@ def _require_command(word: str, no_script: str, *, is_script_wanted: bool) -> No
     if no_script:
         fix = "Write lines like `#SBATCH --gpus=1` below a first line like `#!/bin/bash`, or -- before a command of tasks."
         raise CommandFailedError(no_script, place=word, fix=fix, exit_code=ExitCode.USAGE)
-    if word.endswith(_DOCUMENT_ENDINGS) and os.path.isfile(word):
-        fix = f"Submit it with `quorate submit -f {word}`."
-        raise CommandFailedError("this is a document, and no command", place=word, fix=fix, exit_code=ExitCode.USAGE)
+    if word.endswith(_DOCUMENT_ENDINGS):
+        is_there = os.path.isfile(word)
+        fix = f"Submit it with `quorate submit -f {word}`." if is_there else "A document is submitted with -f FILE."
+        problem = "this is a document, and no command" if is_there else "there is no such file, and no such command"
+        raise CommandFailedError(problem, place=word, fix=fix, exit_code=ExitCode.USAGE)
     if is_script_wanted:
         fix = "A script begins with #! and has #SBATCH lines; write -- before a command."
         raise CommandFailedError("this is no script with #SBATCH lines", place=word, fix=fix, exit_code=ExitCode.USAGE)
@@ -235,7 +259,10 @@ def _submit(client: Client, submission: Submission, key: str, output: str, is_na
 
 
 def _state_of(view: Named) -> str:
-    return view.state if isinstance(view, JobView) else counts_of(view)
+    if not isinstance(view, JobView):
+        return counts_of(view)
+    code = view.outcome.exit_code if view.outcome is not None else None
+    return f"{view.state} with exit code {code}" if code else view.state
 
 
 def _words_of(view: Named) -> str:
@@ -256,15 +283,24 @@ def _try_out(client: Client, submission: Submission, output: str) -> ExitCode:
 
 
 def _trial_lines(trials: TrialList) -> Iterator[str]:
-    for trial in trials.items:
-        yield f"{trial.name}: {_trial_fate(trial)}"
-        yield from (f"  {word}" for word in trial.words)
-        if trial.tasks:
-            yield f"  on {short_list(dict.fromkeys(task.node for task in trial.tasks))}"
-        if trial.evicts:
-            yield f"  {short_list(trial.evicts)} would be asked to leave for it"
+    for lines, alike in groupby(trials.items, lambda trial: tuple(_fate_lines(trial))):
+        first, *others = alike
+        yield f"{first.name}: {lines[0]}"
+        yield from (f"  {line}" for line in lines[1:])
+        if others:
+            # Those of an array mostly come to the same.
+            yield f"  the same of {short_list([trial.name for trial in others])}"
     if trials.untried:
         yield f"and {count(trials.untried, 'job')} more of the same submission, which were not tried"
+
+
+def _fate_lines(trial: Trial) -> Iterator[str]:
+    yield _trial_fate(trial)
+    yield from trial.words
+    if trial.tasks:
+        yield f"on {short_list(dict.fromkeys(task.node for task in trial.tasks))}"
+    if trial.evicts:
+        yield f"{short_list(trial.evicts)} would be asked to leave for it"
 
 
 def _trial_fate(trial: Trial) -> str:

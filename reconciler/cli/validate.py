@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -62,6 +63,10 @@ def _problems(path: Path, cluster: str | None) -> tuple[Problem, ...]:
         return _job_problems(path)
     if not any((path / folder).exists() for folder in FOLDERS):
         fix = f"Run it where {' or '.join(f'{folder}/' for folder in FOLDERS)} is, or start with `quorate init DIR`."
+        here = path.absolute()
+        above = next((each for each in here.parents if here.relative_to(each).parts[0] in FOLDERS), None)
+        if above is not None:
+            fix = f"It lies in one: quorate validate {os.path.relpath(above)}"
         raise CommandFailedError("no policy repository here", place=str(path), fix=fix)
     try:
         files = read_folder(path)

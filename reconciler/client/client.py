@@ -34,6 +34,7 @@ from reconciler.api.top import Top
 from reconciler.client.calls import AgentCalls, AlertCalls, AuditCalls, ByHand, FollowingCalls, PastCalls
 from reconciler.client.transport import (
     DEFAULT_SERVER,
+    SERVER_VARIABLE,
     ApiError,
     Transport,
 )
@@ -57,10 +58,13 @@ SILENCE_S: Final = 2.0
 
 
 class Client:
-    """Calls one server, as a context manager. Every method raises ServerUnreachableError, NotAuthorisedError or ApiError."""
+    """Calls one server, as a context manager. Every method raises ServerUnreachableError, NotAuthorisedError or ApiError.
 
-    def __init__(self, server: str, token: str | None) -> None:
-        self._transport = Transport(server, token)
+    `variable`: of the environment, which names the server, for errors; "": none does.
+    """
+
+    def __init__(self, server: str, token: str | None, variable: str = "") -> None:
+        self._transport = Transport(server, token, variable)
         self.server = self._transport.server
         self.agents = AgentCalls(self._transport)
         self.alerts = AlertCalls(self._transport)
@@ -315,8 +319,9 @@ def connect(server: str | None = None) -> Client:
 
     Raises TokenFileError for no token, and a file of one that others can read or is not there. Without one the server decides.
     """
-    where = server or os.environ.get("QUORATE_SERVER") or DEFAULT_SERVER
-    return Client(where, token_in_environment() or _token())
+    named = os.environ.get(SERVER_VARIABLE)
+    variable = SERVER_VARIABLE if named and not server else ""
+    return Client(server or named or DEFAULT_SERVER, token_in_environment() or _token(), variable)
 
 
 def _token() -> str | None:

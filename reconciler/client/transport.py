@@ -16,8 +16,12 @@ from solver.model.document import decode
 
 DEFAULT_PORT: Final = 7717
 DEFAULT_SERVER: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
+SERVER_VARIABLE: Final = "QUORATE_SERVER"
+"""Of the environment, which names the server."""
 
 _TIMEOUT_S = 30.0
+_NO_TLS: Final = "WRONG_VERSION_NUMBER"
+"""What OpenSSL says where another protocol answers."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 _PAUSES_S: Final = (0.1, 0.4)
@@ -51,12 +55,16 @@ class SilentError(Exception):
 
 
 class Transport:
-    """Calls one server. Raises ServerUnreachableError, NotAuthorisedError or ApiError."""
+    """Calls one server. Raises ServerUnreachableError, NotAuthorisedError or ApiError.
 
-    def __init__(self, server: str, token: str | None) -> None:
+    `variable`: of the environment, which names the server; "": none does.
+    """
+
+    def __init__(self, server: str, token: str | None, variable: str = "") -> None:
         self.server = server.rstrip("/")
         self.token = token
-        url = _parsed(self.server)
+        self._variable = variable
+        url = _parsed(self.server, variable)
         self._http = httpx2.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
@@ -146,18 +154,24 @@ class Transport:
 
     def unreachable(self, error: Exception) -> ServerUnreachableError:
         """What to raise where no server answers."""
-        return ServerUnreachableError(
-            f"{self.server}: no answer ({error}). Start it with `quorate run`, or name another with --server"
-        )
+        if _NO_TLS in str(error):
+            return ServerUnreachableError(
+                f"{self.server}: it speaks no TLS. Write http{self.server.removeprefix('https')}"
+            )
+        whence = f"{self._variable} names it: change that, s" if self._variable else "S"
+        fix = f"{whence}tart it with `quorate run`, or name another with --server"
+        return ServerUnreachableError(f"{self.server}: no answer ({error}). {fix}")
 
 
-def _parsed(server: str) -> httpx2.URL:
+def _parsed(server: str, variable: str) -> httpx2.URL:
+    named = f"{variable}={server}" if variable else server
     try:
         url = httpx2.URL(server)
     except httpx2.InvalidURL as error:
-        raise ServerUnreachableError(f"{server}: not a URL ({error}). Write it like {DEFAULT_SERVER}") from error
+        raise ServerUnreachableError(f"{named}: not a URL ({error}). Write it like {DEFAULT_SERVER}") from error
     if url.scheme not in ("http", "https") or not url.host:
-        raise ServerUnreachableError(f"{server}: not an http or https URL. Write it like {DEFAULT_SERVER}")
+        like = DEFAULT_SERVER if "://" in server or not server[:1].isalnum() else f"http://{server}"
+        raise ServerUnreachableError(f"{named}: not an http or https URL. Write it like {like}")
     return url
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Final, NamedTuple
 
+from reconciler.model.near_names import NearNames
 from reconciler.model.queue_line import HostQueueLine, HoursInForce, QueueLine, QueueUser, amount_text
 from solver.capacity.sharing import sharing_of
 from solver.model.cluster import GpuType
@@ -31,15 +32,16 @@ from solver.round.solve import competing, standing
 class QueueUse(NamedTuple):
     """Jobs and GPUs of a queue, with those of the queues below it; a line for each GPU type of the cluster, sorted.
 
-    `users`: those that share the queue fairly and hold or wait for GPUs, by name and type. `host`: its CPU and memory, where some
-    queue says anything of either. `hours`: which hours of its quota are open, and when that changes; None:
-    it has none.
+    `users`: those that share the queue fairly and hold or wait for GPUs, by name and type. `slips`: names that have a weight and of
+    which nothing is known, each with the one of these users that it may be meant for. `host`: its CPU and memory, where some queue
+    says anything of either. `hours`: which hours of its quota are open, and when that changes; None: it has none.
     """
 
     running: int
     pending: int
     gpus: tuple[QueueLine, ...]
     users: tuple[QueueUser, ...] = ()
+    slips: tuple[tuple[str, str], ...] = ()
     host: tuple[HostQueueLine, ...] = ()
     hours: HoursInForce | None = None
 
@@ -113,11 +115,13 @@ def queue_uses(snapshot: Snapshot, policy: Policy, kept: RoundCache | None = Non
             lendable=entry.lendable if entry else None,
         )
 
+    named = _users_known(snapshot) if users else frozenset[str]()
     host = _host_lines(snapshot, shares)
     jobs = Counter((queue, job.phase == "pending") for job in snapshot.jobs for queue in tree.path(job.spec.queue))
     for queue in policy.queues:
         gpus = tuple(line(queue, gpu_type) for gpu_type in gpu_types)
-        lines = users.get(queue.name, ()), host.get(queue.name, ()), _hours_of(queue)
+        of_users = users.get(queue.name, ())
+        lines = of_users, _slips(queue.name, of_users, named, shares), host.get(queue.name, ()), _hours_of(queue)
         yield queue, QueueUse(jobs[queue.name, False], jobs[queue.name, True], gpus, *lines)
 
 
@@ -146,6 +150,25 @@ def _users(
                 for user, known in demands.items()
             )
     return {queue: tuple(sorted(users, key=lambda one: (one.user, one.gpu_type))) for queue, users in found.items()}
+
+
+def _users_known(snapshot: Snapshot) -> frozenset[str]:
+    """Those of whom there is a job, or past use."""
+    past = (used.user for used in snapshot.in_flight.usage if used.user is not None)
+    return frozenset([*past, *(job.user for job in snapshot.jobs)])
+
+
+def _slips(
+    queue: QueueName, users: tuple[QueueUser, ...], named: frozenset[str], shares: Shares
+) -> tuple[tuple[str, str], ...]:
+    """Names that have a weight, while one of the users has a name like it and none. `named`: all that anything is known of."""
+    standings = UserStandings.of(queue, shares) if users else None
+    unknown = standings.stated.weights.keys() - named if standings is not None else ()
+    if standings is None or not unknown:
+        return ()
+    without = NearNames({one.user for one in users} - {""} - standings.stated.weights.keys())
+    found = ((name, without.nearest(name)) for name in sorted(unknown))
+    return tuple((name, meant) for name, meant in found if meant is not None)
 
 
 def _host_lines(snapshot: Snapshot, shares: Shares) -> dict[QueueName, tuple[HostQueueLine, ...]]:

@@ -31,6 +31,7 @@ from reconciler.model.idle_policy import IdlePolicy
 from reconciler.model.problem import START, InvalidDocumentsError, Problem, problem_at
 from reconciler.model.rate_card import RateCard
 from reconciler.model.retry_policy import RetryPolicy
+from solver.plan.words import with_article
 from solver.policy.division import MigGeometry, SharingPolicy
 from solver.policy.policy import PriorityClass, Queue, SchedulingPolicy
 from solver.policy.reservation import DeclaredReservation
@@ -169,9 +170,11 @@ def _misplaced(document: Located, kind: str, path: str) -> Iterator[Problem]:
         yield problem_at(path, place, "job-in-git", "jobs do not live in the repository", fix)
     elif folder is None:
         fix = "Delete it here; example snapshots are .json files in cluster-state/."
-        yield problem_at(path, place, "wrong-folder", f"a {kind} is not policy", fix)
+        yield problem_at(path, place, "wrong-folder", f"{with_article(kind)} is not policy", fix)
     elif not path.startswith(f"{folder}/"):
-        yield problem_at(path, place, "wrong-folder", f"a {kind} belongs in {folder}/", f"Move it to {folder}/.")
+        yield problem_at(
+            path, place, "wrong-folder", f"{with_article(kind)} belongs in {folder}/", f"Move it to {folder}/."
+        )
 
 
 def _take(document: Located, kind: str, path: str, found: DocumentSet) -> None:
@@ -189,7 +192,7 @@ def _take(document: Located, kind: str, path: str, found: DocumentSet) -> None:
         return
     if first is not None:
         at = document.place(("metadata", "name"))
-        message = f"there is a {kind} {name[:63]} already, at {first}"
+        message = f"there is {with_article(kind)} {name[:63]} already, at {first}"
         found.problems.append(problem_at(path, at, "duplicate-name", message, "Rename or delete one of them."))
         return
     found.names[kind][name] = f"{path}:{document.place(('metadata', 'name')).line}"

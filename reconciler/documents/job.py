@@ -22,6 +22,8 @@ from reconciler.model.problem import START, InvalidDocumentsError, Path, Problem
 from reconciler.supervisor.container import VARIABLE_BYTES_MAX, unsayable
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec
+from solver.plan.reason import count
+from solver.plan.words import with_article
 
 LIMITED = "sets of nodes are in snapshots alone: no job can name one"
 
@@ -104,7 +106,7 @@ def job_of(document: Located, file: str) -> NamedJob:
     if isinstance(kind, Problem):
         raise InvalidDocumentsError([kind])
     if kind != "Job":
-        message = f"this is a {kind}, expected a Job"
+        message = f"this is {with_article(kind)}, expected a Job"
         raise InvalidDocumentsError(
             [
                 problem_at(
@@ -137,7 +139,9 @@ def job_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     yield from _stuck_problems(job)
     yield from topology_wish_problems(job)
     if job.value.idle_limit is not None and job.value.type != "interactive":
-        message = f"a {job.value.type} has no idle limit: only an interactive job is ended for doing nothing"
+        message = (
+            f"{with_article(job.value.type)} has no idle limit: only an interactive job is ended for doing nothing"
+        )
         fix = "Delete idleLimit, or set type: interactive."
         yield job.problem(("spec", "idleLimit"), "idle-not-interactive", message, fix)
     seen: set[str] = set()
@@ -151,22 +155,21 @@ def job_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
         if group.nodes:
             yield job.problem((*at, "nodes"), "nodes-in-snapshots", LIMITED, LIMITED_FIX)
         if group.least > group.replicas:
-            message = f"the task group {group.name} starts with at least {group.least} tasks and has {group.replicas}"
+            message = f"the task group {group.name} starts with at least {count(group.least, 'task')} and has {group.replicas}"
             yield job.problem(
                 (*at, "minReplicas"), "min-above-replicas", message, "Lower minReplicas, or raise replicas."
             )
         elif (group.replicas - group.least) % group.replica_step:
             more = group.replicas - group.least
-            message = (
-                f"the task group {group.name} may have {more} tasks beyond its least, by {group.replica_step} at once"
-            )
+            wish = f"{count(more, 'task')} beyond its least, by {group.replica_step} at once"
+            message = f"the task group {group.name} may have {wish}"
             fix = f"Let replicas be minReplicas and a multiple of {group.replica_step} more."
             yield job.problem((*at, "replicaStep"), "steps-do-not-fit", message, fix)
         if group.replica_step > 1 and job.value.type == "service":
             message = "the replicas of a service are each of their own, and come one by one"
             yield job.problem((*at, "replicaStep"), "one-by-one", message, "Delete replicaStep, or submit a gang.")
         if group.replica_step > 1 and group.least == group.replicas:
-            message = f"the task group {group.name} always has {group.replicas} tasks"
+            message = f"the task group {group.name} always has {count(group.replicas, 'task')}"
             yield job.problem((*at, "replicaStep"), "never-grows", message, "Add minReplicas, or delete replicaStep.")
         idle = job.value.launcher is not None and not group.launcher
         if not (group.command or job.value.command or idle):
@@ -236,7 +239,7 @@ def _terminal_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     if not job.value.terminal:
         return
     if job.value.type != "interactive":
-        message = f"a {job.value.type} has no terminal: no user works in it"
+        message = f"{with_article(job.value.type)} has no terminal: no user works in it"
         yield job.problem(("spec", "terminal"), "terminal-not-interactive", message, "Set type: interactive.")
     if job.value.tasks != 1:
         message = f"a job with a terminal has one task, not {job.value.tasks}"

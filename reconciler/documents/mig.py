@@ -14,6 +14,8 @@ from solver.model.cluster import MigInstance
 from solver.model.mig import mig_model
 from solver.model.mig_layout import find_profile, profiles_of, realisations
 from solver.model.mig_table import MODELS
+from solver.plan.reason import count
+from solver.plan.words import with_article
 from solver.policy.division import MigGeometry, SharingPolicy
 
 Geometries = Sequence[Declaration[MigGeometry]]
@@ -90,10 +92,10 @@ def _pool_problems(
         return
     before, where = models.setdefault(pool.gpu_type, (model, geometry.origin))
     if before != model:
-        message = f"GPU type {pool.gpu_type} is a {model} here and a {before} at {where}"
+        message = f"GPU type {pool.gpu_type} is {with_article(model)} here and {with_article(before)} at {where}"
         yield geometry.problem(at, "two-mig-models", message, "Give the two kinds of GPU types of their own.")
     if geometry.value.mode == "fixed" and len(geometry.value.layouts) > pool.gpus_per_node:
-        message = f"there are {len(geometry.value.layouts)} layouts for {pool.gpus_per_node} GPUs in each node"
+        message = f"there are {len(geometry.value.layouts)} layouts for {count(pool.gpus_per_node, 'GPU')} in each node"
         yield geometry.problem(("spec", "layouts"), "too-many-layouts", message, "GPU i has layout i: delete the rest.")
     for index, layout in enumerate(geometry.value.layouts):
         yield from _layout_problems(geometry, ("spec", "layouts", index), model, layout)
@@ -108,7 +110,7 @@ def _layout_problems(geometry: Declaration[MigGeometry], at: Path, model: str, l
     profiles = {profile.name for profile in mig_model(model).profiles}
     unknown = [name for name in dict.fromkeys(names) if find_profile(mig_model(model), name) is None]
     for name in unknown:
-        message = f"a {model} has no profile {name}"
+        message = f"{with_article(model)} has no profile {name}"
         yield geometry.problem(at, "unknown-mig-profile", message, did_you_mean(name, profiles))
     if not unknown and not realisations(model, layout):
         counted = ", ".join(f"{count} x {name}" for name, count in sorted(Counter(names).items()))

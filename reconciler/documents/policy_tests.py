@@ -16,6 +16,7 @@ from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import NodeName
 from solver.model.quantities import Duration
 from solver.model.workload import JobName
+from solver.plan.reason import count
 from solver.policy.policy import Queue
 
 _Test = Declaration[PolicyTest]
@@ -97,13 +98,13 @@ def policy_test_problems(tests: Iterable[_Test], names: Names) -> Iterator[Probl
 def _too_large(test: _Test) -> Iterator[Problem]:
     """What would take too long to try."""
     given = test.value.given
-    for what, count, most in (
+    for what, number, most in (
         ("jobs", sum(job.count for job in given.jobs), _JOBS_MAX),
         ("nodes", sum(pool.nodes for pool in given.pools), _NODES_MAX),
     ):
-        if count > most:
+        if number > most:
             at: Path = ("spec", "given", "jobs" if what == "jobs" else "pools")
-            message = f"these are {count} {what}, at most {most} are possible"
+            message = f"these are {number} {what}, at most {most} are possible"
             yield test.problem(at, f"too-many-{what}", message, "Lower a count.")
     if test.value.lasts > _LASTS_MAX:
         message = f"the test lasts {test.value.lasts}, at most {_LASTS_MAX} are possible"
@@ -174,12 +175,12 @@ def _task_problems(test: _Test, at: Path, job: GivenJob, known: Collection[str] 
             message = f"{written} goes with gpus, and these tasks are in taskGroups"
             yield test.problem((*at, written), "choose-one", message, "Say it in the task group.")
     if job.min_replicas is not None and job.min_replicas > job.replicas:
-        message = f"it starts with at least {job.min_replicas} tasks and has {job.replicas}"
+        message = f"it starts with at least {count(job.min_replicas, 'task')} and has {job.replicas}"
         yield test.problem((*at, "minReplicas"), "min-above-replicas", message, "Lower it, or raise replicas.")
     for index, group in enumerate(job.task_groups):
         inside: Path = (*at, "taskGroups", index)
         if group.least > group.replicas:
-            message = f"it starts with at least {group.least} tasks and has {group.replicas}"
+            message = f"it starts with at least {count(group.least, 'task')} and has {group.replicas}"
             yield test.problem((*inside, "minReplicas"), "min-above-replicas", message, "Lower it, or raise replicas.")
         if group.nodes:
             yield test.problem((*inside, "nodes"), "nodes-in-snapshots", LIMITED, LIMITED_FIX)

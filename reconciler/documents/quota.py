@@ -12,6 +12,7 @@ from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import GpuType
 from solver.model.quantities import MilliGpu
 from solver.policy.policy import Queue, Quota
+from solver.policy.user_shares import UserShares
 
 DEPTH_MAX = 32
 """Organisations have five levels or so; a bound keeps every walk over the tree short."""
@@ -177,13 +178,8 @@ class QuotaTree:
         sharing = next((step for step in above if step.value.users is not None), None)
         ordering = next((step for step in above if step.value.ordering is not None), None)
         users = sharing.value.users if sharing else None
-        if users is not None and not users.fair_share and users.weights and sharing is queue:
-            # Harmless, but it says something that never counts: something else was meant.
-            message, fix = "weights of users count only with fairShare", "Set fairShare to true, or delete the weights."
-            yield queue.problem(("spec", "users", "weights"), "weights-without-fair-share", message, fix, "warning")
-        if users is not None and users.reclaim and not users.fair_share and sharing is queue:
-            message, fix = "users take back only what is fair", "Set fairShare to true, or delete reclaim."
-            yield queue.problem(("spec", "users", "reclaim"), "reclaim-without-fair-share", message, fix, "warning")
+        if users is not None and not users.fair_share and sharing is queue:
+            yield from _without_fair_share(queue, users)
         if users is None or not users.fair_share or not ordering or not sharing or queue not in (sharing, ordering):
             return
         if users.reclaim and ordering.value.ordering is not None and ordering.value.ordering.by == "gittins":
@@ -227,6 +223,17 @@ def _lending_problems(queue: Declaration[Queue], at: Path, entry: Quota) -> Iter
         message = f"lendable {entry.lendable} is more than guaranteed {entry.guaranteed} {entry.gpu_type}"
         fix = "Lower it, or delete it: then all of the guarantee is lent."
         yield queue.problem((*at, "lendable"), "lendable-above-guaranteed", message, fix)
+
+
+def _without_fair_share(queue: Declaration[Queue], users: UserShares) -> Iterator[Problem]:
+    """Harmless, but it says something that never counts: something else was meant."""
+    for field, stated in (("weights", users.weights), ("groupWeights", users.group_weights)):
+        if stated:
+            message, fix = "weights of users count only with fairShare", f"Set fairShare to true, or delete {field}."
+            yield queue.problem(("spec", "users", field), "weights-without-fair-share", message, fix, "warning")
+    if users.reclaim:
+        message, fix = "users take back only what is fair", "Set fairShare to true, or delete reclaim."
+        yield queue.problem(("spec", "users", "reclaim"), "reclaim-without-fair-share", message, fix, "warning")
 
 
 def _turn_problems(queue: Declaration[Queue]) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from reconciler.access.policy import AccessPolicy
 from reconciler.documents.access import access_problems
 from reconciler.documents.alerts import alert_problems
 from reconciler.documents.budgets import budget_problems
@@ -40,6 +41,7 @@ from reconciler.documents.retries import retry_problems
 from reconciler.documents.sharing import sharing_problems
 from reconciler.documents.topology import TopologySpec
 from reconciler.documents.type_weights import type_weight_problems
+from reconciler.documents.user_weights import user_weight_problems, with_member_weights
 from reconciler.model.problem import START, InvalidDocumentsError, Problem, did_you_mean, problem_at
 from solver.model.cluster import Node
 from solver.policy.images import ImagePolicy
@@ -154,6 +156,7 @@ def _problems_together(found: DocumentSet) -> Iterator[Problem]:
     yield from checkpoint_problems(found.checkpoints)
     yield from retry_problems(found.retries)
     yield from access_problems(found.access, found.known("Queue"))
+    yield from user_weight_problems(found.queues, _access_in(found), found.all_readable)
     yield from health_problems(found.health)
     yield from alert_problems(found.alerts, found.known("Queue"))
     yield from rate_card_problems(
@@ -210,8 +213,10 @@ def _pool_problems(found: DocumentSet) -> Iterator[Problem]:
 
 def _compile(found: DocumentSet) -> Compiled:
     mig = with_models(found.mig, found.pools)
+    access = _access_in(found)
+    groups = access.groups if access is not None else {}
     policy = policy_of(
-        tuple(queue.value for queue in found.queues),
+        tuple(with_member_weights(queue.value, groups) for queue in found.queues),
         tuple(priority_class.value for priority_class in found.classes),
         found.settings[0].value if found.settings else SchedulingPolicy(),
         tuple(sharing.value for sharing in found.sharing),
@@ -232,7 +237,7 @@ def _operations(found: DocumentSet) -> Operations:
     return Operations(
         tuple(sorted((known.value for known in found.checkpoints), key=lambda known: known.name)),
         tuple(sorted((known.value for known in found.retries), key=lambda known: known.name)),
-        found.access[0].value if found.access else None,
+        _access_in(found),
         tuple(sorted((known.value for known in found.alerts), key=lambda known: known.name)),
         found.health[0].value if found.health else None,
         found.settings[0].value.images if found.settings else ImagePolicy(),
@@ -240,3 +245,7 @@ def _operations(found: DocumentSet) -> Operations:
         tuple(sorted((known.value for known in found.idle), key=lambda known: known.name)),
         tuple(sorted((known.value for known in found.budgets), key=lambda known: known.name)),
     )
+
+
+def _access_in(found: DocumentSet) -> AccessPolicy | None:
+    return found.access[0].value if found.access else None

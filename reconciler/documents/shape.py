@@ -11,6 +11,7 @@ from jsonschema import ValidationError
 from reconciler.documents.reader import Located
 from reconciler.documents.schemas import KINDS, validator_of
 from reconciler.model.problem import Path, Problem, did_you_mean, problem_at, shown
+from solver.plan.words import with_article
 
 _Finding = tuple[Path, bool, str, str, str]
 """Path, whether its key (and not its value) is meant, code, message, fix."""
@@ -173,16 +174,31 @@ def _not_exactly_one(found: _Difference) -> Iterator[_Finding]:
 
 def _wrong_type(found: _Difference) -> Iterator[_Finding]:
     wanted = found.wanted if isinstance(found.wanted, list) else [found.wanted]
-    words = str(found.schema.get("title") or " or ".join(_TYPE_WORDS[name] for name in wanted))
+    title = found.schema.get("title")
+    words = _in_words(str(title), found.schema) if title else " or ".join(_TYPE_WORDS[name] for name in wanted)
     message = f"{_field(found.path)} is {_called(found.value)}, expected {words}"
     fix = ""
     if found.value is None:
         fix = "Give it a value, or delete the field."
     elif "string" in wanted and isinstance(found.value, bool | int | float):
         fix = _as_text(found)
-    elif wanted == ["integer"] and isinstance(found.value, float) and found.value.is_integer():
-        fix = f"Write it as {int(found.value)}."
+    elif wanted == ["integer"] and isinstance(found.value, float):
+        is_whole = found.value.is_integer()
+        fix = f"Write it as {int(found.value)}." if is_whole else str(found.schema.get("ofFraction", ""))
+    elif isinstance(found.value, str) and _is_number(found.value, wanted):
+        fix = f"Write it without quotes: {found.value}."
     yield found.path, False, "wrong-type", message, fix
+
+
+def _in_words(title: str, schema: Mapping[str, Any]) -> str:
+    """What is expected, by its title, which does not say by itself that a number is whole."""
+    return f"{_TYPE_WORDS['integer']} as {title}" if schema.get("type") == "integer" else title
+
+
+def _is_number(written: str, wanted: Iterable[str]) -> bool:
+    """Whether a text is what was meant, but for its quotes."""
+    forms = {"integer": r"-?\d{1,18}", "number": r"-?\d{1,18}(\.\d{1,18})?"}
+    return any(name in forms and re.fullmatch(forms[name], written) for name in wanted)
 
 
 def _as_text(found: _Difference) -> str:
@@ -205,12 +221,16 @@ def _not_allowed(found: _Difference) -> Iterator[_Finding]:
 
 
 def _malformed(found: _Difference) -> Iterator[_Finding]:
+    listed = _LISTED_WORDS.fullmatch(str(found.wanted))
+    if listed:
+        # Of a field that takes one of some words, or a list of them: wrong like any other word.
+        yield from _not_allowed(found._replace(keyword="enum", wanted=listed[1].split("|")))
+        return
     examples = found.schema.get("examples")
     fix = _like(examples) if examples else str(found.schema.get("description", ""))
     at = (*found.path, str(found.value)) if found.of_key else found.path
     kind = found.schema.get("title", "value of this form")
-    article = "an" if kind in _WITH_AN else "a"
-    message = f"{_field(found.path)}: {shown(found.value)} is not {article} {kind}"
+    message = f"{_field(found.path)}: {shown(found.value)} is not {with_article(kind)}"
     yield at, found.of_key, "malformed", message, fix
 
 
@@ -220,8 +240,8 @@ def _outside(found: _Difference) -> Iterator[_Finding]:
     yield found.path, False, "out-of-range", f"{_field(found.path)} {said}", ""
 
 
-_WITH_AN = ("environment variable name", "image")
-"""Of the titles in schemas, those that are not read with `a`."""
+_LISTED_WORDS = re.compile(r"\^\(([a-z-]+(?:\|[a-z-]+)+)\)\$")
+"""A pattern that lists the words that there are."""
 
 _LIMIT_WORDS = {
     "minimum": "is {given}, at least {limit} is allowed",

@@ -11,6 +11,7 @@ from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import LEVELS as EVERY_LEVEL
 from solver.model.cluster import Links, NodeName
 from solver.model.document import Document
+from solver.plan.words import with_article
 
 DomainLevel = Literal["island", "rack", "block"]
 LEVELS: tuple[DomainLevel, ...] = ("island", "rack", "block")
@@ -111,7 +112,8 @@ def _bandwidth_problems(declared: Declaration[TopologySpec]) -> Iterator[Problem
         if links.at(wider) > links.at(closer):
             at: Path = ("spec", "bandwidth", wider)
             message = (
-                f"the bandwidth of a {wider} ({links.at(wider):g}) is above that of a {closer} ({links.at(closer):g})"
+                f"the bandwidth of {with_article(wider)} ({links.at(wider):g}) is above that of {with_article(closer)} "
+                f"({links.at(closer):g})"
             )
             yield declared.problem(at, "bandwidth-rises", message, "What is further apart has no faster link.")
 

@@ -52,5 +52,5 @@ def convert(system: str, source: ImportSource) -> Imported:
         renamings=tuple(each for names in (drawing.queues, drawing.classes) for each in names.renamings),
         problems=(),
     )
-    naming = QueueNaming(drawing.queues.by_key, drawing.classes.by_key, source.types)
+    naming = QueueNaming(drawing.queues.by_key, drawing.classes.by_key, drawing.types.said)
     return Imported(files, report, drawing.queues.by_wanted, naming)

@@ -184,7 +184,8 @@ class _Reading:
                 queue.quota[gpu_type] = QuotaDraft(guaranteed=Fraction(0), max=Fraction(0))
             if missing:
                 queue.comments.append(f"No flavor of {', '.join(missing)}: none of it may be used.")
-        for queue in self.draft.queues.values():
+        # From the lowest up: each has what those below it have.
+        for queue in sorted(self.draft.queues.values(), key=lambda each: -len(list(self._above(each)))):
             for child_type in sorted({each for child in self.draft.children(queue.name) for each in child.quota}):
                 if child_type not in queue.quota:
                     queue.quota[child_type] = QuotaDraft(extra=Fraction(0))
@@ -201,6 +202,30 @@ class _Reading:
                 for entry in queue.quota.values():
                     entry.shared = True
                 queue.comments.append("The queues below it have its quota in common, as in a cohort: shared.")
+
+        for record in self.of_kind["Cohort"]:
+            self._nested(record)
+
+    def _nested(self, record: SourceRecord) -> None:
+        """There all cohorts of a tree have their quota in common, each level of its own; here one on each path has."""
+        queue = self.draft.queues[self.drawing.queues.of(f"Cohort/{record.name}", record.name)]
+        is_common = any(entry.shared for entry in queue.quota.values())
+        if is_common or not self.draft.children(queue.name):
+            return
+        above = next((each for each in self._above(queue) if any(entry.shared for entry in each.quota.values())), None)
+        if above is not None:
+            note = f"its quota is in common in queue {above.name} above it: those below it have no right to it before others"
+        else:
+            note = "cohorts below it have their quota in common, each its own: between them guarantees alone are taken back"
+        self.account.unsaid("changed", record, ("spec", "parentName"), "a cohort in a tree", "shared", note)
+
+    def _above(self, queue: QueueDraft) -> Iterator[QueueDraft]:
+        """The queues above one, the nearest first; in a circle, which is told where the policy is read, each at most once."""
+        for _ in self.draft.queues:
+            if queue.parent is None or queue.parent not in self.draft.queues:
+                return
+            queue = self.draft.queues[queue.parent]
+            yield queue
 
     # What else a ClusterQueue says.
 

@@ -104,7 +104,9 @@ def first_round_lines(found: FirstRound) -> Iterator[str]:
         change = f", {each.gpus_after:g} after it" if each.gpus_after != each.gpus else ""
         jobs = (("start", each.starts), ("evicted", each.evicted), ("waiting", each.waiting))
         said = "; ".join(f"{number} {word}" for word, number in jobs if number)
-        yield f"  {each.queue}: {each.gpus:g} GPUs held{change}" + (f" ({said})" if said else "")
+        yield f"  {each.queue}: {each.gpus:g} {'GPU' if each.gpus == 1 else 'GPUs'} held{change}" + (
+            f" ({said})" if said else ""
+        )
     if found.unknown:
         yield f"  no document has these queues, so that their jobs can't start: {', '.join(found.unknown)}"
     yield from (f"  {line}" for line in found.lines)

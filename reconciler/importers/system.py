@@ -13,6 +13,7 @@ from reconciler.importers.gpu_types import GpuTypes
 from reconciler.importers.inventory import SourceNode, pool_documents, pools_of
 from reconciler.importers.slugs import Slugs
 from reconciler.importers.source import SourceFile, SourceRecord
+from solver.plan.words import with_article
 
 CLASSES: Final = "policies/priorities.yaml"
 SETTINGS: Final = "policies/scheduling.yaml"
@@ -97,4 +98,6 @@ OBJECT_RULES: Final[Rules] = (
 
 def foreign(account: ImportAccount, record: SourceRecord, system: str) -> None:
     """Note an object that is no part of a system's policy."""
-    account.dropped(record, (), f"a {record.kind} is no policy of {system}: apply it, or leave it, as it is")
+    account.dropped(
+        record, (), f"{with_article(record.kind)} is no policy of {system}: apply it, or leave it, as it is"
+    )

@@ -30,14 +30,23 @@ _PROPERTIES: Final[dict[str, tuple[ImportOutcome, str, str]]] = {
     "application.sort.priority": ("carried", "ordering.by", ""),
     "priority.policy": ("dropped", "", "a value compares in its own queue alone: there is no fence to set"),
     "priority.offset": ("dropped", "", "a queue adds nothing to the value of a class: give it classes of its own"),
-    "preemption.policy": (
-        "changed",
-        "PriorityClass preemptible",
-        "which jobs yield is said by class: give the queue classes of its own",
-    ),
     "preemption.delay": ("changed", "preemptAfter", "also for borrowed work of others, and in the queue itself"),
     "quota.preemption.delay": ("changed", "convergence.within", "how long jobs above a lowered max may go on"),
 }
+_PREEMPTION: Final[dict[str, tuple[ImportOutcome, str, str]]] = {
+    "default": ("carried", "", "as it is here where nothing is said"),
+    "disabled": (
+        "changed",
+        "preemptWithin: never, reclaimedFor: guaranteed",
+        "what the queue borrowed still leaves for the guarantees of others, which nothing shields it from",
+    ),
+    "fence": (
+        "dropped",
+        "",
+        "a queue inside its guarantee takes back what queues elsewhere borrowed: guarantee it nothing that it is not to take back",
+    ),
+}
+"""By the value of `preemption.policy`."""
 
 
 def yunikorn(source: ImportSource) -> Drawing:
@@ -238,8 +247,12 @@ class _Tree:
         delay = record.text(*at, "properties", "preemption.delay")
         if re.fullmatch(r"(\d+h)?(\d+m)?(\d+s)?", delay) and delay:
             queue.more["preemptAfter"] = delay
+        policy = record.text(*at, "properties", "preemption.policy").lower()
+        if policy == "disabled":
+            queue.more |= {"preemptWithin": "never", "reclaimedFor": "guaranteed"}
+        known = _PROPERTIES | ({"preemption.policy": _PREEMPTION[policy]} if policy in _PREEMPTION else {})
         for name in record.mapping(*at, "properties"):
-            outcome, target, note = _PROPERTIES.get(name, ("dropped", "", "a property of no effect here"))
+            outcome, target, note = known.get(name, ("dropped", "", "a property of no effect here"))
             self.account.note(outcome, record, (*at, "properties", name), target, note)
 
     def _limits(self, at: Path, queue: QueueDraft | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, get_args
@@ -181,6 +182,19 @@ def _queues(uses: tuple[tuple[Queue, QueueUse], ...]) -> Iterator[Metric]:
                 if milli is not None:
                     family.add_metric([queue.name, line.gpu_type], milli / MILLI_PER_GPU)
     yield from (family for family, _ in families.values())
+    yield _users_below_share(uses)
+
+
+def _users_below_share(uses: tuple[tuple[Queue, QueueUse], ...]) -> GaugeMetricFamily:
+    """A number for each queue and GPU type: users have no series of their own, for there may be thousands."""
+    text = "Users of a queue that wait and hold less than their fair share of it, by type."
+    found = GaugeMetricFamily("quorate_queue_users_below_share", text, labels=["queue", "gpu_type"])
+    for queue, use in uses:
+        below = Counter({one.gpu_type: 0 for one in use.users})
+        below.update(one.gpu_type for one in use.users if one.waiting and one.held < one.fair_share)
+        for gpu_type, users in sorted(below.items()):
+            found.add_metric([queue.name, gpu_type], users)
+    return found
 
 
 def _gauge(name: str, what: str) -> GaugeMetricFamily:

@@ -13,6 +13,7 @@ from reconciler.importers.slurm.jobs import listed
 from reconciler.importers.source import SourceFile
 from reconciler.model.problem import START, InvalidDocumentsError, problem_at
 from solver.model.cluster import GpuType, Node, NodeName
+from solver.plan.reason import count
 
 _CLOSED: Final = (
     "DRAIN",
@@ -108,7 +109,7 @@ def known_nodes(declared: Iterable[Node], standings: Mapping[str, NodeStanding])
         if standing.kind and node.gpu_type:
             types.setdefault(standing.kind, node.gpu_type)
         if standing.gpus != len(node.gpus):
-            doubts.append(f"{name} has {standing.gpus} GPUs by Slurm, and {len(node.gpus)} by its NodePool")
+            doubts.append(f"{name} has {count(standing.gpus, 'GPU')} by Slurm, and {len(node.gpus)} by its NodePool")
     absent, strange = _some(here.keys() - standings.keys()), _some(standings.keys() - here.keys())
     if absent:
         doubts.append(f"Slurm has no node called {absent}: they are left out")

@@ -167,7 +167,12 @@ def _become_command(task: dict[str, Any], wait_end: int, shown: Terminal | Outpu
     except FileNotFoundError:
         code = COMMAND_NOT_FOUND
         path = (task["container"] or task)["environment"].get("PATH", "")
-        _say(f"command not found: {command[0]!r}. Give its full path, or check that it is in PATH={path}")
+        if "/" in command[0] and not task["container"]:
+            _say(
+                f"command not found: {command[0]!r}, in the folder {os.getcwd()} of {task['environment']['QUORATE_NODE']}"
+            )
+        else:
+            _say(f"command not found: {command[0]!r}. Give its full path, or check that it is in PATH={path}")
     except UndeliverableError as error:
         _say(str(error))
     except (OSError, ValueError) as error:

@@ -10,6 +10,7 @@ from reconciler.web.natural_order import natural
 from solver.model.cluster import Node, NodeName
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.workload import TaskPlacement
+from solver.plan.reason import count
 
 RACKS_MAX: Final = 24
 CELL: Final = 14
@@ -72,7 +73,7 @@ def job_map(tasks: Collection[TaskPlacement], nodes: Sequence[Node], across: int
 def _cell(node: Node, held: int, x: int, y: int) -> NodeCell:
     whole = max(1, len(node.gpus)) * int(MILLI_PER_GPU)
     part = min(1.0, held / whole)
-    gpus = f"{held / int(MILLI_PER_GPU):g} of {len(node.gpus)} GPUs" if held else "nothing"
+    gpus = f"{held / int(MILLI_PER_GPU):g} of {count(len(node.gpus), 'GPU')}" if held else "nothing"
     return NodeCell(x, y, round(part * CELL, 1), f"{node.name}: {gpus}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,6 +13,8 @@ from reconciler.api.problems import NotReadyError
 from reconciler.api.services import Services
 from reconciler.api.timeline import rows_below
 from reconciler.api.timeline_routes import queue_asked
+from reconciler.api.views import users_seen, weight_hints
+from reconciler.control.queue_use import QueueUse
 from reconciler.control.use_summary import added_up
 from reconciler.web.gpu_use_pages import budgets_seen
 from reconciler.web.gpu_use_rows import BudgetRow, UseRow, budget_rows, queue_rows
@@ -29,6 +32,8 @@ from solver.policy.tree import QueueTree
 SINCE: Final = "7d ago"
 TO: Final = "now"
 _WORDS_MAX: Final = 40
+NOTHING_HELD: Final = QueueUse(0, 0, ())
+"""Of a queue that came with a policy by which no round has been decided."""
 
 
 class QueueUsePages:
@@ -53,9 +58,9 @@ class QueueUsePages:
         row_of = rows_below(policy, name)
         used = self._past.use_of_queues(row_of, shown)
         held = by_type(used)
-        uses = [use for each, use in self._services.queue_uses() if each.name == name]
-        host = [line for use in uses for line in use.host]
-        lines = {line.gpu_type: line for use in uses for line in use.gpus}
+        use = next((use for each, use in self._services.queue_uses() if each.name == name), NOTHING_HELD)
+        lines = {line.gpu_type: line for line in use.gpus}
+        shows_user = partial(request.state.rights.may, "see-job")
         types = sorted({*lines, *held})
         chosen = GpuType(type) if type else max(types, key=lambda each: _held(held, each), default=GpuType(""))
         own = next(each for each in policy.queues if each.name == name)
@@ -70,8 +75,10 @@ class QueueUsePages:
             link=document_link(own.origin),
             picture=use_picture(chosen, used, order, lines.get(chosen), shown, QueueColours.of(policy)),
             line=lines.get(chosen),
-            host=host,
+            host=use.host,
             used_now=self._used_now(own.name),
+            users=users_seen(own.name, use, shows_user),
+            hints=weight_hints(own.name, use, shows_user),
             budgets=self._budgets(own.name, request.state.rights),
             types=[(each, address(path, ("type", each), stated)) for each in types],
             chosen=chosen,

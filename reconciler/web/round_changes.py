@@ -21,6 +21,7 @@ from solver.model.quantities import Instant
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName
 from solver.plan.plan import Bind, Departs, Evict, Inadmissible, Moves, Nominate, Verdict, Waits, Yields
+from solver.plan.reason import count
 
 EXAMPLES = 5
 """Jobs that are named of each kind of change."""
@@ -166,7 +167,9 @@ def _follow(found: dict[JobName, RecordedStanding], record: NarrowRecord) -> Non
             case Bind():
                 found[step.job] = RecordedStanding("starts")
             case Evict():
-                found[step.job] = RecordedStanding("leaves", "", f"gives up {step.gpus} GPUs for {step.beneficiary}")
+                found[step.job] = RecordedStanding(
+                    "leaves", "", f"gives up {count(step.gpus.number, 'GPU')} for {step.beneficiary}"
+                )
             case Nominate():
                 found[step.job] = RecordedStanding(
                     "waits", "awaits-release", "starts once jobs that were asked to leave have"

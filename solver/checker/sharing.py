@@ -88,7 +88,7 @@ def _too_many(device: DeviceId, together: list[GpuShare], added: list[GpuShare])
 def has_its_gpus(job: Job, shape: Shape, task: TaskPlacement, case: JudgedPlan) -> bool:
     """S2: the task has exactly the whole GPUs it asked for, or the part of each: of oversubscribed ones as much less."""
     if not shape.is_shared:
-        return task.share is None and len(task.devices) == shape.gpus
+        return task.share is None and len(set(task.devices)) == len(task.devices) == shape.gpus
     if task.share is None or not len(set(task.devices)) == len(task.devices) == shape.devices:
         return False
     if shape.gpu_memory is None:

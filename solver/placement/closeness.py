@@ -178,6 +178,20 @@ def tasks_that_fit(
     return fit - fit % kept[0].tasks if kept and fit < group.least else fit
 
 
+def torn_bundle(room: FreeCapacity, offer: Offer, spec: JobSpec, number: int) -> tuple[Bundle, int] | None:
+    """The smallest bundles of a group of which there is room for too few, with the smaller ones that these are made of.
+
+    Beside them how many of its tasks fit in such bundles; None: it has none, or there is room for all.
+    """
+    group = spec.task_groups[number]
+    kept = [bundle for bundle in spec.bundles_of(group) if bundle.within]
+    for place in reversed(range(len(kept))):
+        fits = tasks_that_fit(room, offer, spec, number, kept[place:])
+        if fits < group.least:
+            return kept[place], fits
+    return None
+
+
 def _more_of_bundle(
     room: FreeCapacity, offer: Offer, size: int, bundles: Sequence[Bundle], manner: Manner, begun: Sequence[int]
 ) -> Chosen:

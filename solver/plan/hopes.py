@@ -8,7 +8,7 @@ from solver.model.amounts import in_words
 from solver.model.inflight import declared_name
 from solver.model.quantities import MilliGpu
 from solver.plan.mig_reasons import MigGeometryReason
-from solver.plan.reason import among, beside_gpus
+from solver.plan.reason import among, beside_gpus, count
 from solver.plan.reasons import (
     AnyReason,
     BeyondGuarantee,
@@ -111,7 +111,7 @@ def _of_room(reason: AnyReason) -> str:
         case HostResources():
             return _beside_gpus(reason)
         case Topology(level=level, wanted=wanted):
-            return f"one {level} with {wanted} GPUs free, or to ask for a wider level"
+            return f"one {level} with {count(wanted.number, 'GPU')} free, or to ask for a wider level"
         case Bundles(per_bundle=per_bundle, level=level):
             return f"room for {_tasks_left(reason)}, each {per_bundle} in one {level}"
         case TooClose(level=level):

@@ -18,7 +18,7 @@ class Reason(Document, frozen=True, tag_field="code"):
 def too_little_in_one(level: str, wanted: MilliGpu, domain: str, free: MilliGpu) -> str:
     """What a gang needs in one domain of a level, and what it finds in the one with most room for it."""
     scattered = "" if free < wanted else ", where its tasks do not all fit"
-    return f"needs {wanted} GPUs in one {level}; the roomiest is {domain} with {free} free{scattered}"
+    return f"needs {count(wanted.number, 'GPU')} in one {level}; the roomiest is {domain} with {free} free{scattered}"
 
 
 def count(number: float, what: str) -> str:

@@ -54,6 +54,9 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
         if self.kept_back is not None:
             kept = f"queue {self.queue} does not lend {self.kept_back} {self.unit}{at(self.origin)}"
             return f"{kept}: {self.used} of {self.max} are in use or kept back; this job needs {self.wanted}"
+        if self.user is not None and self.wanted > self.max:
+            cap = f"one user may never hold more than {self.max} in queue {self.queue}{at(self.origin)}"
+            return f"needs {self.wanted} {self.unit}; {cap}"
         if self.user is not None:
             cap = f"at most {self.max} {self.unit} per user in queue {self.queue}{at(self.origin)}"
             return f"user {self.user or '(none)'} holds {self.used} of {cap}; this job needs {self.wanted}"
@@ -116,7 +119,7 @@ class UserShare(Reason, frozen=True, tag="user-share"):
 
     def __str__(self) -> str:
         holds = f"user {self.user or '(none)'} holds {self.held} of {self.of} {self.gpu_type} of queue {self.queue}"
-        among = f"among {self.users} users that ask{at(self.origin)}"
+        among = f"among {'the 1 user' if self.users == 1 else f'{self.users} users'} that ask{at(self.origin)}"
         if self.before is not None:
             return f"{holds} and held {self.before} on average, by weight more than others {among}: these come first"
         share = f"beyond its fair share of {self.fair_share}" if self.held > self.fair_share else "its fair share"
@@ -290,10 +293,11 @@ class ReservedFor(Reason, frozen=True, tag="reserved-for"):
     def __str__(self) -> str:
         document = declared_name(self.holder)
         if document is not None:
-            kept = f"Reservation {document}{at(self.origin)} holds {self.gpus} GPUs for others"
+            kept = f"Reservation {document}{at(self.origin)} holds {count(self.gpus.number, 'GPU')} for others"
             until = f" until {self.until}" if self.until is not None else ""
             return f"{kept} from {self.start}{until}; it would not end before that"
-        return f"would not end before {self.start}, from when {self.gpus} GPUs are held for {self.holder}"
+        held = f"{count(self.gpus.number, 'GPU')} {'is' if self.gpus.number == 1 else 'are'} held"
+        return f"would not end before {self.start}, from when {held} for {self.holder}"
 
 
 class Outranked(Reason, frozen=True, tag="outranked"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Literal
 
 from solver.model.amounts import amount_in_words, in_words
@@ -21,6 +22,11 @@ from solver.plan.reason import (
     instances,
     some_of,
 )
+from solver.plan.words import with_article
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"{'is' if len(names) == 1 else 'are'} {', '.join(names)}"
 
 
 class UnknownName(Reason, frozen=True, tag="unknown-name"):
@@ -44,10 +50,13 @@ class UnknownName(Reason, frozen=True, tag="unknown-name"):
             known = f"the cluster has {', '.join(self.nearest)}" if self.nearest else "the cluster has no GPUs"
             return f"group {self.group} {f'accepts only {named}' if named else 'needs GPUs'}; {known}"
         if self.what == "mig-profile":
-            return f"group {self.group} asks for a {named}, which a {self.of} does not have{did_you_mean(self.nearest)}"
+            lacks = f"{with_article(self.of)} does not have{did_you_mean(self.nearest)}"
+            return f"group {self.group} asks for {with_article(named)}, which {lacks}"
         if self.children:
             return f"queue {named} has queues below it; submit to one of {', '.join(self.children)}"
-        return f"there is no {self.what.replace('-', ' ')} {named}{did_you_mean(self.nearest)}"
+        is_near = bool(get_close_matches(named, self.nearest))
+        instead = did_you_mean(self.nearest) if is_near or not self.nearest else f"; there {_listed(self.nearest)}"
+        return f"there is no {self.what.replace('-', ' ')} {named}{instead}"
 
 
 class ClassNotAllowed(Reason, frozen=True, tag="class-not-allowed"):
@@ -106,8 +115,10 @@ class NotDivided(Reason, frozen=True, tag="not-divided"):
 
     def __str__(self) -> str:
         if self.by == "mig":
-            return f"group {self.group} asks for a MIG instance; no MigGeometry lets a {self.gpu_type} be partitioned"
-        return f"group {self.group} asks for a part of a GPU; no SharingPolicy lets it share a {self.gpu_type}"
+            return f"group {self.group} asks for a MIG instance; no MigGeometry lets {with_article(self.gpu_type)} be partitioned"
+        return (
+            f"group {self.group} asks for a part of a GPU; no SharingPolicy lets it share {with_article(self.gpu_type)}"
+        )
 
 
 class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
@@ -132,7 +143,7 @@ class GpuTooSmall(Reason, frozen=True, tag="gpu-too-small"):
             else "has an unknown amount: its NodePool does not declare gpuMemory"
         )
         asks = f"needs GPUs with at least {self.wanted} each" if self.least else f"asks for {self.wanted} of GPU memory"
-        return f"group {self.group} {asks}; a {self.gpu_type} {has}"
+        return f"group {self.group} {asks}; {with_article(self.gpu_type)} {has}"
 
 
 class AboveMax(Reason, frozen=True, tag="above-max"):
@@ -202,7 +213,8 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     `profile`: the MIG profile that each task asks for, `devices` times; "": it is no MIG instance, and `devices` are the GPUs of
     which it wants a part. `node_set`: the only nodes that its tasks may be on, if it is limited.
     `host`: where no node has the CPU and memory that one task asks for; `resource`: or not so much of another resource.
-    `beside`: the groups with which it has to be together in one domain of the level.
+    `beside`: the groups with which it has to be together in one domain of the level. `per_bundle`: not all of its tasks have to be
+    in one domain of the level, but each so many; 0: no bundle is in the way.
     """
 
     group: str
@@ -219,6 +231,7 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
     resource: TooLittleResource | None = None
     beside: tuple[str, ...] = ()
     devices: int = 1
+    per_bundle: int = 0
 
     def __str__(self) -> str:
         there = among(self.node_set, self.nodes_allowed)
@@ -231,14 +244,22 @@ class NeverFits(Reason, frozen=True, tag="never-fits"):
             )
         each = gpus_each(self.gpus_per_task, self.gpu_type, self.devices)
         wanted = f"{self.tasks} x {each}" if self.gpu_type else count(self.tasks, "task")
-        where = f"one {self.level} of the empty cluster" if self.level else "the empty cluster"
+        bundle = f" with each {self.per_bundle} in one {self.level}" if self.per_bundle else ""
+        where = f"one {self.level} of the empty cluster" if self.level and not bundle else "the empty cluster"
         if self.profile:
             many = f"{self.tasks} x" if self.devices == 1 else f"{count(self.tasks, 'task')} on"
             wanted = f"{many} {instances(self.profile, self.devices)} of {self.gpu_type}"
-        elif self.gpus_per_task > self.largest_task:
+        elif self.is_task_too_large:
             return f"group {self.group} needs {wanted}; the largest node has {self.largest_task}{there}"
         if self.beside:
             others = f"group{'s' if len(self.beside) > 1 else ''} {' and '.join(self.beside)}"
             room = "none of the empty cluster has room for all"
             return f"group {self.group} needs {wanted} in one {self.level} with {others}; {room}"
-        return f"group {self.group} needs {wanted}; {where} has room for {self.tasks_that_fit} such tasks{there}"
+        room = f"{where} has room for {count(self.tasks_that_fit, 'such task')}{there}"
+        return f"group {self.group} needs {wanted}{bundle}; {room}"
+
+    @property
+    def is_task_too_large(self) -> bool:
+        """Whether no node has the GPUs of one task: as many whole ones, or as many different ones of which it wants a part."""
+        needed = max(self.gpus_per_task, MilliGpu.gpus(self.devices if self.gpus_per_task else 0))
+        return not self.profile and needed > self.largest_task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -22,11 +22,11 @@ from solver.model.quantities import MILLI_PER_GPU, Cpu, Instant, Memory, MilliGp
 from solver.model.round_cache import CachedResults, RoundCache
 from solver.model.shape import MigShape, Shape, SharedShape
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobSpec, KeptGroups, QueueName, TaskGroup
-from solver.placement.closeness import tasks_that_fit
+from solver.model.workload import Bundle, Job, JobSpec, KeptGroups, QueueName, TaskGroup
+from solver.placement.closeness import tasks_that_fit, torn_bundle
 from solver.placement.placement import has_place
 from solver.plan.mig_reasons import MigHasNoPeers
-from solver.plan.reason import HostResource
+from solver.plan.reason import NAMED_MAX, HostResource
 from solver.plan.reasons import AnyReason, BeyondGuarantee, HeldReason, QuotaChanges, QuotaMax
 from solver.plan.refusals import (
     AboveMax,
@@ -195,7 +195,7 @@ class Gate:
         if self.policy.priority_class(job) is None:
             known = [klass.name for klass in self.policy.priority_classes]
             name = self.policy.priority_class_name(job)
-            yield UnknownName("priority-class", (name,), tuple(get_close_matches(name, known)))
+            yield UnknownName("priority-class", (name,), _nearest(name, known))
         in_cluster = {gpu_type for gpu_type in self.empty.gpu_types if gpu_type}
         for group in spec.task_groups:
             if group.shape.uses_gpus and not in_cluster & set(group.shape.gpu_types or in_cluster):
@@ -205,7 +205,7 @@ class Gate:
         somewhere = {name for node in self.empty.nodes for name in node.data} if spec.data else set()
         for name in spec.data:
             if name not in somewhere:
-                yield UnknownName("data", (name,), tuple(get_close_matches(name, sorted(somewhere))))
+                yield UnknownName("data", (name,), _nearest(name, sorted(somewhere)))
 
     def _too_small(self, group: TaskGroup) -> Iterator[GpuTooSmall]:
         """Where no GPU of a type that the group accepts has as much memory as it wants of each: what those of each type have."""
@@ -233,7 +233,8 @@ class Gate:
 
     def _unknown_queue(self, name: QueueName) -> UnknownName:
         children = tuple(child.name for child in self.shares.tree.children.get(name, ()))
-        nearest = tuple(get_close_matches(name, list(self.shares.tree.by_name)))
+        tree = self.shares.tree
+        nearest = _nearest(name, list(tree.by_name), [each for each in tree.by_name if tree.is_leaf(each)])
         return UnknownName("queue", (name,), nearest, children)
 
     def _refusal(self, job: Job, option: Option) -> AnyReason | None:
@@ -309,6 +310,7 @@ class Gate:
             number = max(kept.groups, key=lambda group: (option.shapes[group].cost, spec.task_groups[group].least))
             tasks, level = self._tasks_that_fit(spec, option, number, kept.level), kept.level
         group, shape, gpu_type = spec.task_groups[number], option.shapes[number], option.gpu_types[number]
+        torn = None if kept else self._torn_bundle(spec, option, number, level)
         usable = self.empty.usable(shape, gpu_type)
         return NeverFits(
             group=group.name,
@@ -317,7 +319,8 @@ class Gate:
             gpus_per_task=shape.cost,
             tasks_that_fit=tasks,
             largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),
-            level=level,
+            level=torn.within if torn else level,
+            per_bundle=min(torn.tasks, group.least) if torn else 0,
             profile=shape.mig or "",
             devices=shape.devices,
             node_set=group.nodes,
@@ -326,6 +329,13 @@ class Gate:
             resource=self._too_little_of(shape, gpu_type),
             beside=tuple(spec.task_groups[other].name for other in kept.groups if other != number) if kept else (),
         )
+
+    def _torn_bundle(self, spec: JobSpec, option: Option, number: int, level: Level | None) -> Bundle | None:
+        """Bundles of a group that find no domain, where its tasks would find their places without them."""
+        group = spec.task_groups[number]
+        offer = self.empty.offer(option.shapes[number], option.gpu_types[number])
+        torn = torn_bundle(self.empty, offer, spec, number) if offer.most(level) >= group.least else None
+        return torn[0] if torn else None
 
     def _groups_in_the_way(self, spec: JobSpec, option: Option, level: Level | None) -> KeptGroups | None:
         """The first groups that find no place together, in a job that would, were they apart."""
@@ -362,6 +372,13 @@ class Gate:
             return total
         apart = tasks_that_fit(self.empty, offer, spec, number)
         return apart if apart < least else total
+
+
+def _nearest(name: str, known: Sequence[str], fitting: Sequence[str] | None = None) -> tuple[str, ...]:
+    """The names that may be meant: those that are near, else all that fit, where they are few."""
+    near = get_close_matches(name, known)
+    few = known if fitting is None else fitting
+    return tuple(near or (few if len(few) <= NAMED_MAX else ()))
 
 
 def _not_shareable(spec: JobSpec, option: Option) -> Iterator[NotDivided | GpuTooSmall]:

@@ -19,6 +19,7 @@ from solver.plan.refusals import (
     NotDivided,
     UnknownName,
 )
+from solver.plan.words import with_article
 
 OTHERWISE = "Change the job, or the policy that rules it out."
 
@@ -89,17 +90,21 @@ def _smaller_gang(reason: NeverFits) -> str:
     if reason.profile and not reason.tasks_that_fit:
         if reason.devices > 1:
             return f"No node can have {reason.devices} {reason.profile} at once, with the CPU beside them: ask for fewer devices."
-        return f"No layout that the pools of {reason.gpu_type} allow has a {reason.profile}, or no node has the CPU beside it."
-    if not reason.profile and reason.gpus_per_task > reason.largest_task:
+        wanted = with_article(reason.profile)
+        return f"No layout that the pools of {reason.gpu_type} allow has {wanted}, or no node has the CPU beside it."
+    if reason.is_task_too_large:
+        if reason.devices > 1 and reason.largest_task:
+            return f"A node has {reason.largest_task} {reason.gpu_type}: ask for as many devices at most."
         return (
             f"Tasks of up to {reason.largest_task} {reason.gpu_type} would fit a node." if reason.largest_task else ""
         )
     if not reason.tasks_that_fit:
-        return ""
+        smaller = f"Ask for smaller bundles of group {reason.group}, or for a wider domain than one {reason.level}."
+        return smaller if reason.per_bundle else ""
     if reason.tasks_that_fit >= reason.tasks:
         return "Each task group fits alone, but not all of them together: ask for fewer tasks."
     where = f", or ask for a wider domain than one {reason.level}" if reason.level else ""
-    return f"Up to {reason.tasks_that_fit} tasks of group {reason.group} would fit{where}."
+    return f"Up to {count(reason.tasks_that_fit, 'task')} of group {reason.group} would fit{where}."
 
 
 def _other_name(reason: UnknownName) -> str:
@@ -110,7 +115,7 @@ def _other_name(reason: UnknownName) -> str:
     words = {
         "queue": f"Submit to {' or '.join(existing)}.",
         "priority-class": f"Use the priority class {' or '.join(existing)}.",
-        "gpu-type": f"The cluster has {', '.join(existing)}.",
+        "gpu-type": f"Accept {' or '.join(existing)} too, or any: name no type.",
         "mig-profile": f"Ask for {' or '.join(existing)}.",
         "data": f"Name the data {' or '.join(existing)}.",
     }
@@ -128,7 +133,7 @@ def _other_part(reason: NotDivided | GpuTooSmall | MigHasNoPeers) -> str:
     if reason.others:
         return f"Accept {' or '.join(reason.others)} too: those have as much."
     if reason.least and reason.known:
-        return f"Of a {reason.gpu_type} up to {reason.has} would do."
+        return f"Of {with_article(reason.gpu_type)} up to {reason.has} would do."
     if not reason.known:
         other = "gpuTypes" if reason.least else "gpuFraction"
         return f"Declare gpuMemory in the NodePools of {reason.gpu_type}, or ask for {other}."

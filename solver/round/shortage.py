@@ -10,14 +10,13 @@ import msgspec
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
-from solver.capacity.offers import Offer
 from solver.model.amounts import NONE, Amounts, is_port
 from solver.model.arrays import Ints
 from solver.model.cluster import GpuType, Level
 from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory, MilliGpu
 from solver.model.shape import MigShape, Shape, SharedShape, taking
 from solver.model.workload import JobSpec, TaskGroup
-from solver.placement.closeness import tasks_that_fit
+from solver.placement.closeness import tasks_that_fit, torn_bundle
 from solver.placement.placement import has_place
 from solver.placement.reach import limits_of, reach
 from solver.plan.reason import HostResource
@@ -168,21 +167,13 @@ def _kept_apart(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterable[A
         fits = tasks_that_fit(room, offer, spec, number)
         if fits >= group.least:
             continue
-        yield from _torn_bundles(room, offer, spec, number)
+        torn = torn_bundle(room, offer, spec, number)
+        if torn is not None and torn[0].within:
+            bundle, fit = torn
+            yield Bundles(group.name, torn[0].within, group.least, min(bundle.tasks, group.least), fit)
         for spread in (spec.topology.spread, group.topology.spread):
             if spread:
                 yield TooClose(group.name, spread.level, spread.max_per_domain, group.least, fits)
-
-
-def _torn_bundles(room: FreeCapacity, offer: Offer, spec: JobSpec, number: int) -> Iterator[Bundles]:
-    """The smallest bundles of a group of which there is room for too few, with the smaller ones that these are made of."""
-    group = spec.task_groups[number]
-    kept = [bundle for bundle in spec.bundles_of(group) if bundle.within]
-    for place in reversed(range(len(kept))):
-        fits, bundle = tasks_that_fit(room, offer, spec, number, kept[place:]), kept[place]
-        if fits < group.least and bundle.within:
-            yield Bundles(group.name, bundle.within, group.least, min(bundle.tasks, group.least), fits)
-            return
 
 
 def _groups_apart(room: FreeCapacity, spec: JobSpec, option: Option, milli_free: Ints) -> Iterator[Topology]:

@@ -56,8 +56,8 @@ def _words(layer: LayerResult, is_bounded: bool) -> str:
 
 def _served(layer: LayerResult, of: str, what: str, is_bounded: bool) -> str:
     if layer.status == "proven":
-        return f"{of} the plan serves {_number(layer.value)} GPUs {what}; no plan can serve more."
-    told = f"{of} the plan serves {_number(layer.value)} of at most {_number(layer.bound)} GPUs {what}"
+        return f"{of} the plan serves {_gpus(layer.value)} {what}; no plan can serve more."
+    told = f"{of} the plan serves {_number(layer.value)} of at most {_gpus(layer.bound)} {what}"
     if not is_bounded:
         return f"{told}, which is all that is asked for; whether a plan can serve more is not known."
     if layer.status == "within-gap":
@@ -68,7 +68,7 @@ def _served(layer: LayerResult, of: str, what: str, is_bounded: bool) -> str:
 def _least(layer: LayerResult, distance: str) -> str:
     if not layer.value:
         return f"The plan is 0 GPUs {distance}; no plan can do better."
-    told = f"The plan is {_number(abs(layer.value))} GPUs {distance}"
+    told = f"The plan is {_gpus(abs(layer.value))} {distance}"
     if layer.status == "proven":
         return f"{told}; no plan that does as well in the layers before can do with less."
     if layer.bound:
@@ -95,6 +95,11 @@ def _of_class(sub_layer: str) -> str:
         else "any priority"
     )
     return f"Of {slo_class or 'all'} jobs of {place}{', by which they grow,' if grows else ''}"
+
+
+def _gpus(amount: float) -> str:
+    number = _number(amount)
+    return f"{number} GPU" if number == "1" else f"{number} GPUs"
 
 
 def _number(amount: float) -> str:

@@ -11,6 +11,7 @@ from reconciler.gitops.policytests.idleness import warning_of
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.workload import JobName, TaskPlacement
 from solver.plan.plan import Departs, Evict, Inadmissible, Moves, Shrink, Waits, Yields
+from solver.plan.reason import count
 
 _SHOWN_MAX = 3
 """Of many jobs alike that broke a statement, so many are told of."""
@@ -178,7 +179,7 @@ def _keep(statement: Statement, story: Story, course: Course, _: PolicyTest) -> 
     for at, held in story.held:
         if held < asked:
             why = [_left(story, course, when, step)[1] for when, step in story.asked if when == at]
-            short = f"{story.job.name} holds {held} GPUs at {course.since_begin(at)}"
+            short = f"{story.job.name} holds {count(held.number, 'GPU')} at {course.since_begin(at)}"
             return _Said(f"{short}; at least {statement.at_least} were asked", "\n".join(why))
     if not story.held:
         return _Said(f"{story.job.name} never holds anything: {_instead(story, course)}", _told(story, course))
@@ -253,7 +254,7 @@ def _told(story: Story, course: Course, until: Instant | None = None) -> str:
 
 def _left(story: Story, course: Course, at: Instant, step: Evict | Shrink) -> tuple[str, str]:
     """That it was asked to leave or to shrink, and why."""
-    word = "leave" if isinstance(step, Evict) else f"give up {step.gpus} GPUs"
+    word = "leave" if isinstance(step, Evict) else f"give up {count(step.gpus.number, 'GPU')}"
     whom = f" for {step.beneficiary}" if step.beneficiary else ""
     message = f"{story.job.name} is asked to {word} at {course.since_begin(at)}, by {step.means}{whom}"
     why = next((str(v) for when, v in story.verdicts if when == at and isinstance(v, Yields | Moves | Departs)), "")
@@ -271,7 +272,7 @@ def _hold(statement: Statement, course: Course) -> str:
         else:
             continue
         kind = f" {statement.gpu_type}" if statement.gpu_type else ""
-        return f"queue {statement.queue} holds {gpus} GPUs{kind} at {course.since_begin(at)}; {asked}"
+        return f"queue {statement.queue} holds {count(gpus.number, 'GPU')}{kind} at {course.since_begin(at)}; {asked}"
     return ""
 
 

@@ -19,6 +19,7 @@ from solver.model.cluster import DeviceId, Node, NodeName
 from solver.model.quantities import Duration, Instant
 from solver.model.shape import Shape
 from solver.model.workload import Job, JobSpec, TaskGroup, TaskPlacement
+from solver.plan.reason import count
 from solver.policy.policy import Policy
 from solver.simulation.trace import TraceJob
 
@@ -158,7 +159,7 @@ class _Floor:
         for group in job.spec.task_groups:
             tasks = next(filter(None, (self._fill(group, nodes) for nodes in self._by_type(group.shape, names))), None)
             if tasks is None:
-                wanted = f"{group.replicas} x {group.shape.gpus} GPUs"
+                wanted = f"{group.replicas} x {count(group.shape.gpus, 'GPU')}"
                 where = f"on {', '.join(on)}" if on else "in the cluster"
                 fix = "Give it fewer tasks, or the cluster more nodes."
                 raise GivenError(path, f"{job.name} can't run already: no room for {wanted} {where}", fix)

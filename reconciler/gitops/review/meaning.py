@@ -77,7 +77,7 @@ def documents_of(compiled: Compiled) -> dict[str, Fields]:
     """Every document by `Kind name`. Inventory is told pool by pool."""
     policy = compiled.policy
     documents: dict[str, Fields] = {
-        f"Queue {queue.name}": flat(to_builtins(_hours_as_written(queue))) for queue in policy.queues
+        f"Queue {queue.name}": flat(to_builtins(_queue_as_written(queue))) for queue in policy.queues
     }
     documents |= {f"SharingPolicy {known.name}": flat(to_builtins(known)) for known in policy.sharing}
     documents |= {f"MigGeometry {known.name}": flat(to_builtins(known)) for known in policy.mig}
@@ -109,7 +109,9 @@ def as_written(known: DeclaredReservation) -> DeclaredReservation:
     return msgspec.structs.replace(known, repeat=msgspec.structs.replace(known.repeat, windows=()))
 
 
-def _hours_as_written(queue: Queue) -> Queue:
+def _queue_as_written(queue: Queue) -> Queue:
+    if queue.users is not None and queue.users.member_weights:
+        queue = msgspec.structs.replace(queue, users=msgspec.structs.replace(queue.users, member_weights={}))
     bare = (
         msgspec.structs.replace(hours, repeat=msgspec.structs.replace(hours.repeat, windows=()))
         for hours in queue.hours
@@ -138,7 +140,7 @@ def flat(value: Any, path: str = "") -> dict[str, str]:
 
 
 _LISTED: Final = "listed"
-_BY_NAME: Final = ("users.weights",)
+_BY_NAME: Final = ("users.weights", "users.groupWeights")
 """Fields whose keys are names that people give."""
 _NOT_MEANING = ("name", "origin", "gpuType", "resource", "selector")
 """What a document or an entry is called, and where it stands."""

@@ -72,7 +72,9 @@ def _git_dir(repository: Path) -> Path:
         with Repo(repository, search_parent_directories=True, expand_vars=False) as found:
             return Path(found.git_dir)
     except (InvalidGitRepositoryError, NoSuchPathError) as error:
-        raise GitSourceError(f"{repository} is no Git repository", "Name the folder of one.") from error
+        raise GitSourceError(
+            f"{repository} is no Git repository", "Run it in one, or name its folder with --repo."
+        ) from error
 
 
 def commit_of(git: Any, revision: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -23,6 +23,7 @@ from reconciler.importers.source import SourceRecord
 from reconciler.importers.system import Drawing, ImportSource, drawing_of
 from reconciler.model.problem import InvalidDocumentsError, problem_of
 from solver.model.quantities import Duration
+from solver.plan.reason import count
 
 _AGING_BANDS: Final = 8
 _HALF_LIFE: Final = "168h"
@@ -37,9 +38,10 @@ def slurm(source: ImportSource) -> Drawing:
     machines = Machines(account, {node.name: node for node in source.nodes}, given=source.nodes_origin)
     machines.read(records)
     _refuse_no_gpus(records, machines)
-    named = _with_types(machines, source)
     origin = source.nodes_origin or next((each.file for each in records if each.kind == "NodeName"), "")
-    drawing = drawing_of(records, ImportSource(source.files, named, origin, source.types, source.only_type))
+    types = _types_said(machines, source, origin)
+    named = _with_types(machines, types, source)
+    drawing = drawing_of(records, ImportSource(source.files, named, origin, types, source.only_type))
     drawing.account = account
     _Reading(drawing, records, machines).draw()
     return drawing
@@ -61,13 +63,28 @@ def _refuse_no_gpus(records: Sequence[SourceRecord], machines: Machines) -> None
             raise InvalidDocumentsError([problem_of(record.origin, "no-gpus", message, _NODES_FIX)])
 
 
-def _with_types(machines: Machines, source: ImportSource) -> list[SourceNode]:
+def _types_said(machines: Machines, source: ImportSource, origin: str) -> Mapping[str, str]:
+    """Types by what Slurm calls them. One for all GPUs is that of the only type that nodes have; of several it can't be."""
+    holding = [node for node in machines.nodes.values() if node.gpus]
+    names = sorted({node.gpu_type for node in holding if node.gpu_type not in source.types})
+    if not source.only_type or "" in names or names in ([], [source.only_type]):
+        return source.types
+    if len(names) > 1:
+        message = (
+            f"nodes have GPUs of the types {', '.join(names)}, and --gpu-type {source.only_type} names one for all"
+        )
+        fix = f"Say it of each that is called otherwise here: {' '.join(f'--gpu-type {name}=TYPE' for name in names)}."
+        raise InvalidDocumentsError([problem_of(origin or "slurm.conf", "gpu-type", message, fix)])
+    return {**source.types, names[0]: source.only_type}
+
+
+def _with_types(machines: Machines, types: Mapping[str, str], source: ImportSource) -> list[SourceNode]:
     """Nodes with GPU types as they are called here; GPUs that no file gives a type have that of --gpu-type."""
     found = []
     for node in machines.nodes.values():
-        kind = source.types.get(node.gpu_type, node.gpu_type) or source.only_type
+        kind = types.get(node.gpu_type, node.gpu_type) or source.only_type
         if node.gpus and not kind:
-            message = f"node {node.name} has {node.gpus} GPUs of no type"
+            message = f"node {node.name} has {count(node.gpus, 'GPU')} of no type"
             fix = "Say their type with --gpu-type TYPE, or write Type= into gres.conf."
             raise InvalidDocumentsError([problem_of(source.nodes_origin or "slurm.conf", "gpu-type", message, fix)])
         found.append(node._replace(gpu_type=kind if node.gpus else ""))

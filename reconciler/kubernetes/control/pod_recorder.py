@@ -24,7 +24,7 @@ from reconciler.kubernetes.control.signs import controllers_of
 from reconciler.kubernetes.objects.jobs import PodGang
 from reconciler.kubernetes.objects.membership import membership_of
 from reconciler.kubernetes.objects.pod_ownership import OURS, PodOwnership
-from reconciler.kubernetes.objects.pods import task_of
+from reconciler.kubernetes.objects.pods import PodTask, task_of
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.protocols.backend import Epoch
 from reconciler.protocols.capacity import Capacities
@@ -38,8 +38,10 @@ from reconciler.protocols.pod_placements import (
     PodUid,
     RecordedGang,
 )
-from solver.model.cluster import DeviceId, GpuType, NodeName
+from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.inflight import Intent
+from solver.model.mig import cost_milli_gpu, mig_model
+from solver.model.mig_layout import model_of_type, profile_on
 from solver.model.quantities import Instant, MilliGpu
 from solver.model.snapshot import Snapshot
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
@@ -278,9 +280,9 @@ class _Look:
         node = self._sight.cluster.index.nodes.get(name)
         slots = tuple(gpu.id for gpu in node.gpus) if node else ()
         slots += tuple(DeviceId(f"{name}/{index}") for index in range(number) if len(slots) < number)
-        share = task.shape.gpu_fraction or task.share
-        gpus = MilliGpu(share * number) if share else MilliGpu.gpus(number)
-        placed = PlacedTask("", 0, task.devices, gpus)
+        placed = _instances_of(task, node) if task.shape.mig else _gpus_of(task, number)
+        if placed is None:
+            return None
         gpu_type = node.gpu_type if node else GpuType("")
         return HeldPod(pod.metadata.uid, gang, queue, gpu_type, name, placed, held_since(pod, self._now), slots)
 
@@ -311,6 +313,26 @@ def _task_on(task: TaskPlacement) -> PlacedTask:
         return PlacedTask(task.group, task.index, task.devices, task.gpus)
     devices = tuple(slot.instance.id_on(slot.gpu) for slot in task.slots)
     return PlacedTask(task.group, task.index, devices, task.gpus, task.mig.gpu)
+
+
+def _gpus_of(task: PodTask, number: int) -> PlacedTask:
+    """The GPUs of a pod that is over, or its part of each."""
+    share = task.shape.gpu_fraction or task.share
+    return PlacedTask("", 0, task.devices, MilliGpu(share * number) if share else MilliGpu.gpus(number))
+
+
+def _instances_of(task: PodTask, node: Node | None) -> PlacedTask | None:
+    """The MIG instances of a pod that is over, as its binding wrote them down; None: what they were of a GPU is not known.
+
+    They may be no more: the node's GPUs may be partitioned otherwise by now.
+    """
+    name = model_of_type(node.gpu_type) if node else ""
+    profile = profile_on(name, task.shape.mig or "") if name else None
+    gpus = [DeviceId(device.rpartition("/")[0]) for device in task.devices]
+    if profile is None or not all(gpus):
+        return None
+    cost = cost_milli_gpu(mig_model(name), profile) * len(gpus)
+    return PlacedTask("", 0, task.devices, MilliGpu(cost), gpus[0])
 
 
 def _told(spec: JobSpec) -> JobSpec:

@@ -28,6 +28,7 @@ from reconciler.node.nvml.steps import (
     next_step,
 )
 from solver.model.cluster import DeviceId, MigInstance
+from solver.plan.words import with_article
 
 STEPS_MAX: Final = 64
 """A GPU has at most 7 instances: 14 deeds undo them, 14 make others, and one switches the mode. More: others undo ours."""
@@ -70,7 +71,7 @@ def places_of(words: Vocabulary, instances: Collection[MigInstance]) -> frozense
     places = {instance: words.place_of(instance) for instance in instances}
     lacking = sorted(f"{one.profile}@{one.start}" for one, place in places.items() if place is None)
     if lacking:
-        return f"an {words.model} of this driver has no instance {', '.join(lacking)}"
+        return f"{with_article(words.model)} of this driver has no instance {', '.join(lacking)}"
     if not words.fits(instances):
         written = sorted(f"{one.profile}@{one.start}" for one in instances)
         return f"these instances can't be on one GPU together: {', '.join(written)}"

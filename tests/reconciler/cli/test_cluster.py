@@ -120,6 +120,14 @@ def test_users_that_share_a_queue_stand_below_it(quorate: Quorate, site: Site) -
     assert json.loads(quorate("queues", "-o", "json").out)["items"][-1]["users"] == []
 
 
+def test_a_weight_for_a_name_like_that_of_a_user_is_told(quorate: Quorate, site: Site) -> None:
+    shared = msgspec.structs.replace(site.policy.queues[-1], users=UserShares(True, {"adda": 3}))
+    site.policy = policy_of((*site.policy.queues[:-1], shared))
+    told = quorate("queues", "--users")
+    assert told.err == "warning: queue team: a weight names user adda, of whom no job is known; did you mean ada?\n"
+    assert quorate("queues").err == ""
+
+
 def test_cpu_and_memory_stand_below_the_queues_where_one_has_a_quota_of_them(quorate: Quorate, site: Site) -> None:
     queues = tuple(
         msgspec.structs.replace(q, host_quota=(CpuQuota(Cpu(8000), Cpu(64_000), Cpu(2000), Cpu(16_000)),))

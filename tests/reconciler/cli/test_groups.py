@@ -102,7 +102,7 @@ def test_why_of_an_array_is_that_of_the_first_job_in_each_state(quorate: Quorate
         "  task worker/0 failed with exit code 3",
         "",
         "sweep-3: queued for 0s",
-        "  it starts: 1 GPUs, 1 of them inside the guarantee",
+        "  it starts: 1 GPU, 1 of them inside the guarantee",
     ]
     data = json.loads(quorate("why", "sweep", "-o", "json").out)
     assert [(each["name"], each["state"]) for each in data["items"]] == [("sweep-2", "failed"), ("sweep-3", "queued")]
@@ -299,8 +299,12 @@ def test_after_the_separator_a_script_is_a_command(quorate: Quorate, site: Site,
 
 
 TRIED = [
-    (("--gpus", "1"), 0, "x: would start now\n  it starts: 1 GPUs, 1 of them inside the guarantee\n  on n1\n"),
-    (("--gpus", "8"), 1, "x: could never run\n  needs 8 H100; queue team may never hold more than 6\n"),
+    (("--gpus", "1"), 0, "x: would start now\n  it starts: 1 GPU, 1 of them inside the guarantee\n  on n1\n"),
+    (
+        ("--gpus", "8"),
+        1,
+        "x: could never run\n  needs 8 H100; queue team may never hold more than 6\n  Up to 6 H100 would fit in queue team.\n",
+    ),
     (("--gpus", "1", "--depends-on", "afterok:full"), 0, "x: would wait for afterok full\n"),
 ]
 
@@ -335,6 +339,13 @@ def test_an_array_is_tried_as_far_as_it_would_begin(quorate: Quorate, now: Now) 
     assert tried["sweep-3"]["waitsFor"] == ["others of array sweep"]
     large = ("--array", "0-199", "--test-only", "--", "true")
     assert "and 100 jobs more" in quorate("submit", "--name", "x", "--queue", "team", *large).out
+
+
+def test_what_comes_to_the_same_is_told_once(quorate: Quorate) -> None:
+    wide = ("--gpus", "8", "--array", "0-9", "--test-only", "--", "true")
+    ran = quorate("submit", "--name", "x", "--queue", "team", *wide)
+    told = "  Up to 6 H100 would fit in queue team.\n  the same of x-1, x-2, x-3 and 6 more\n"
+    assert (ran.exit_code, ran.out.count("could never run"), ran.out.endswith(told)) == (1, 1, True)
 
 
 def test_a_trial_of_a_taken_name_is_refused(quorate: Quorate, site: Site) -> None:

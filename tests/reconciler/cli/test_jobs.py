@@ -397,3 +397,12 @@ def test_how_long_a_job_waits_is_not_counted_from_its_submission_where_it_ran_si
     site.store.ledger.release(epoch, job, 1, now.instant)
     assert quorate("why", "big").out.splitlines()[0] == "big: suspended, submitted 1m30s ago"
     assert quorate("why", "llama").out.splitlines()[0] == "llama: queued, submitted 2d2h ago, after attempt 1"
+
+
+def test_a_kind_in_place_of_a_job_is_told_with_its_command(quorate: Quorate) -> None:
+    assert quorate("get", "nodes") == (1, "", "error: There is no job nodes.\n  nodes are shown by `quorate nodes`.\n")
+
+
+def test_a_server_without_tls_is_told_as_that(quorate: Quorate, at_server: ApiServer) -> None:
+    ran = quorate("get", "--server", at_server.url.replace("http:", "https:"))
+    assert (ran.exit_code, f"it speaks no TLS. Write {at_server.url}\n" in ran.err) == (8, True)

@@ -48,6 +48,7 @@ def end(site: Site) -> None:
         (("--tail", "0"), ""),
         (("--index", "1"), "other"),
         (("--index", "1", "--tail", "1"), "other"),
+        (("worker/1",), "other"),
         (("--group", "worker", "--attempt", "1", "--index", "1"), "other"),
     ],
 )
@@ -64,6 +65,20 @@ def test_a_task_that_is_not_there_is_said(quorate: Quorate, site: Site, options:
     ran = quorate("logs", "job", *options)
     assert (ran.exit_code, ran.out) == (1, "")
     assert "Job job has no such log" in ran.err
+    if "--attempt" not in options:
+        assert "Its tasks are worker/0 to worker/1.\n" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("worker.1",), "'worker.1' is no task. Write it like worker/3"),
+        (("worker/1", "--index", "1"), "worker/1 names a task, as --group and --index do: keep one of them"),
+    ],
+)
+def test_a_task_that_is_named_otherwise_is_a_usage_error(quorate: Quorate, words: tuple[str, ...], told: str) -> None:
+    ran = quorate("logs", "job", *words)
+    assert (ran.exit_code, told in ran.err) == (64, True)
 
 
 def test_a_job_that_has_not_started_has_no_log(quorate: Quorate) -> None:

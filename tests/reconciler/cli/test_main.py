@@ -13,6 +13,7 @@ import pytest
 from reconciler.api.server import ApiServer
 from reconciler.cli.exits import ExitCode
 from reconciler.cli.main import COMMANDS, LazyGroup, cli, run
+from reconciler.cli.other_words import CALLED_HERE
 from reconciler.cli.output import CommandFailedError, print_error
 from tests.reconciler.api.conftest import Site
 from tests.reconciler.cli.conftest import Quorate, submitted
@@ -51,6 +52,31 @@ def test_every_command_exists_and_helps(quorate: Quorate) -> None:
 def test_an_unknown_command_is_a_usage_error_with_the_nearest(quorate: Quorate) -> None:
     ran = quorate("valdate")
     assert ran == (64, "", "error: there is no command 'valdate'. Did you mean validate?\n  See `quorate --help`.\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("squeue", "there is no command 'squeue'. Did you mean get?"),
+        ("srun python", "Did you mean submit --pty?"),
+        ("frobnicate", "there is no command 'frobnicate'.\n"),
+        ("run python train.py", "a job is started by `quorate submit --queue QUEUE -- python ...`."),
+        ("plan more-for-a", "plan takes no argument 'more-for-a'. Write --head more-for-a for a revision.\n"),
+        ("status train", "of a job say `quorate describe train`.\n  See `quorate status --help`."),
+        ("nodes n1", "`quorate nodes` shows all of them, with the jobs on each."),
+        ("get -o yml", "'yml' is not one of 'text', 'wide', 'json'."),
+        ("get --state queue", "Did you mean queued?\n"),
+        ("submit --gpus two -- true", "Invalid value for '--gpus': 'two' is no whole number."),
+    ],
+)
+def test_what_is_typed_by_habit_is_told_with_what_it_is_called_here(quorate: Quorate, line: str, told: str) -> None:
+    ran = quorate(*line.split())
+    assert (ran.exit_code, told in ran.err) == (64, True), ran.err
+
+
+def test_what_is_called_otherwise_elsewhere_is_no_command_and_means_one() -> None:
+    assert not CALLED_HERE.keys() & COMMANDS.keys()
+    assert {meant.split()[0] for meant in CALLED_HERE.values()} <= {*COMMANDS, "--version"}
 
 
 @pytest.mark.parametrize(
@@ -240,8 +266,29 @@ def test_commands_options_jobs_and_queues_are_completed(site: Site, at_server: A
     assert completed("quorate why tr") == ["tries", "trains"]
     assert completed("quorate cancel trains tr") == ["tries"]
     assert completed("quorate submit --queue te") == ["team"]
+    assert completed("quorate submit --type H") == ["H100"]
+    assert completed("quorate submit --mig 3") == ["3g.20gb", "3g.40gb", "3g.47gb", "3g.71gb", "3g.90gb"]
 
 
 def test_without_a_server_nothing_is_completed_and_nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUORATE_SERVER", "http://127.0.0.1:9")
     assert completed("quorate why tr") == []
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("http://127.0.0.1:9", "QUORATE_SERVER names it: change that, start it with `quorate run`, or"),
+        (
+            "127.0.0.1:9",
+            "error: QUORATE_SERVER=127.0.0.1:9: not an http or https URL. Write it like http://127.0.0.1:9\n",
+        ),
+    ],
+)
+def test_a_server_that_the_environment_names_is_told_as_that(
+    quorate: Quorate, monkeypatch: pytest.MonkeyPatch, named: str, told: str
+) -> None:
+    monkeypatch.setenv("QUORATE_SERVER", named)
+    ran = quorate("get")
+    assert (ran.exit_code, told in ran.err) == (8, True)
+    assert "QUORATE_SERVER" not in quorate("get", "--server", "http://127.0.0.1:9").err

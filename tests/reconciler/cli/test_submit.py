@@ -99,6 +99,11 @@ def test_a_document_without_f_is_not_taken_for_a_command(quorate: Quorate, site:
         ran = quorate("submit", job_file, *options)
         fix = f"Submit it with `quorate submit -f {job_file}`."
         assert ran == (64, "", f"error: {job_file}: this is a document, and no command\n  {fix}\n")
+        gone = quorate("submit", "nowhere.yaml", *options)
+        told = (
+            "error: nowhere.yaml: there is no such file, and no such command\n  A document is submitted with -f FILE.\n"
+        )
+        assert gone == (64, "", told)
     assert site.store.jobs.jobs() == ()
 
 
@@ -248,6 +253,24 @@ def test_the_short_form_has_every_field(quorate: Quorate, site: Site) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("options", "shape"),
+    [
+        ("--gpu-fraction 0.5", {"gpuFraction": 0.5}),
+        ("--gpu-fraction 0.25 --devices 2 --type H100", {"gpuFraction": 0.25, "devices": 2, "gpuTypes": ["H100"]}),
+        ("--gpu-memory 20Gi --devices 2", {"gpuMemory": "20Gi", "devices": 2}),
+        ("--mig 1g.10gb --min-gpu-memory 40Gi", {"mig": "1g.10gb", "minGpuMemory": "40Gi"}),
+        ("--mig 1g.10gb --devices 2", {"mig": "1g.10gb", "devices": 2}),
+    ],
+)
+def test_parts_of_gpus_are_asked_for_as_in_a_file(
+    quorate: Quorate, site: Site, options: str, shape: dict[str, object]
+) -> None:
+    assert quorate(*SHORT, *options.split(), "--", "true").exit_code == 0
+    spec = json.loads(encode(site.store.jobs.job(JobName("short")).spec))
+    assert spec["taskGroups"][0]["shape"] == shape
+
+
 def test_a_time_without_a_zone_is_by_this_machines_clock(
     quorate: Quorate, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,9 +304,18 @@ def test_a_job_without_gpus_is_one_task(quorate: Quorate) -> None:
         (("submit",), "missing --queue, -- COMMAND (or -f FILE)", "See `quorate submit --help`."),
         ((*SHORT, "--gpus", "1"), "missing -- COMMAND (or -f FILE)", "See `quorate submit --help`."),
         ((*SHORT, "--gpus", "-1", "--", "true"), "-1 is not in the range", "See `quorate submit --help`."),
+        (
+            (*SHORT, "--gpus", "1", "--mig", "1g.10gb", "--", "true"),
+            "--gpus and --mig each say what GPUs a task has: keep one of them",
+            "",
+        ),
+        ((*SHORT, "--devices", "2", "--", "true"), "the shape asks for neither", "Add gpuFraction or mig"),
+        ((*SHORT, "--gpu-fraction", "1", "--", "true"), "at most 0.999 is allowed", ""),
+        ((*SHORT, "--gpu-fraction", "half", "--", "true"), "'half' is no number.", ""),
+        ((*SHORT, "--mig", "1g", "--", "true"), "'1g' is not a MIG profile", "Write it like 1g.10gb"),
         ((*SHORT, "--finish-by", "soon", "--", "true"), "'soon' is no time such as 2026-12-01T08:00", ""),
         ((*SHORT, "--memory", "64Gb", "--", "true"), "'64Gb' is not a memory size", "Write it like 64Gi"),
-        ((*SHORT, "--topology", "required=rak", "--", "true"), "with a level of island, rack, block, pool", ""),
+        ((*SHORT, "--topology", "required=rak", "--", "true"), "there is no level 'rak'. Did you mean rack?", ""),
         ((*SHORT, "--topology", "rack", "--", "true"), "expected required=LEVEL or preferred=LEVEL, got 'rack'", ""),
         ((*SHORT, "--env", "A", "--", "true"), "expected NAME=VALUE, got 'A'", ""),
         (("submit", "-f", "job.yaml", "--gpus", "1"), "-f describes the whole job", ""),

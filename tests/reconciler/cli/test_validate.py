@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,12 @@ def test_a_folder_without_policy_is_an_error(quorate: Quorate, tmp_path: Path) -
     assert (ran.exit_code, ran.out) == (1, "")
     assert "no policy repository here" in ran.err
     assert "quorate init" in ran.err
+
+
+def test_a_folder_of_a_repository_is_told_with_the_repository(quorate: Quorate, tmp_path: Path) -> None:
+    (tmp_path / "policies" / "queues").mkdir(parents=True)
+    ran = quorate("validate", str(tmp_path / "policies" / "queues"))
+    assert (ran.exit_code, f"It lies in one: quorate validate {os.path.relpath(tmp_path)}\n" in ran.err) == (1, True)
 
 
 def test_a_path_that_does_not_exist_is_a_usage_error(quorate: Quorate, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_submit_can_wait(quorate: Quorate, site: Site) -> None:
     assert quorate(*submission).exit_code == 0
     finish = Timer(2 * POLL_S, lambda: site.store.jobs.finish(site.epoch(), JobName("job"), OUTCOMES["bad"]))
     finish.start()
-    assert quorate(*submission[:-2], "--wait", *submission[-2:]) == (3, "job: failed\n", "")
+    assert quorate(*submission[:-2], "--wait", *submission[-2:]) == (3, "job: failed with exit code 3\n", "")
     finish.join()
 
 

@@ -63,6 +63,7 @@ INTERNAL_IN_LISTS = {
     "CpuQuota": {"origin"},
     "MemoryQuota": {"origin"},
     "Protection": {"origin"},
+    "UserShares": {"member_weights"},
     "Repeat": {"windows"},
     "Evictions": {"origin"},
     "NamespaceAccess": {"origin"},

@@ -106,7 +106,7 @@ def test_json_is_a_way_of_writing_a_job() -> None:
             "  type: service\n  stuck: {after: 30m}\n  env: {",
             ["10:7 one-role", "17:10 service-never-stuck"],
         ),
-        ("preferred: rack", "preferred: cabinet", ["14:42 malformed"]),
+        ("preferred: rack", "preferred: cabinet", ["14:42 unknown-value"]),
         ("preferred: rack", "preferred: [rack, cabinet]", ["14:49 unknown-value"]),
         ("preferred: rack", "preferred: [rack, island], communication: loud", ["14:73 unknown-value"]),
         ("name: leader", "name: worker", ["10:13 duplicate-task-group"]),
@@ -206,6 +206,28 @@ def test_what_is_so_anyway_is_told_with_what_would_be_a_wish(asked: str, fix: st
     with pytest.raises(InvalidDocumentsError) as invalid:
         read_job(JOB.replace("replicas: 4", f"replicas: 4\n      topology: {asked}").encode(), "job.yaml")
     assert [problem.fix for problem in invalid.value.problems] == [fix]
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "fix"),
+    [
+        ("  queue:", "  gpus: 8\n  queue:", "It says what one task needs: write it into taskGroups[].shape."),
+        ("  queue:", "  image: a/b\n  queue:", "Write container: {image: NAME}."),
+        ("gpus: 8", "gpus: 8, gpuType: H100", "Write gpuTypes: [TYPE]."),
+        ("  queue:", "  queu: a\n  queue:", "Did you mean queue?"),
+    ],
+)
+def test_a_field_that_belongs_elsewhere_is_told_with_where(written: str, instead: str, fix: str) -> None:
+    with pytest.raises(InvalidDocumentsError) as error:
+        read_job(JOB.replace(written, instead, 1).encode(), "job.yaml")
+    assert [problem.fix for problem in error.value.problems] == [fix]
+
+
+def test_a_level_that_there_is_not_is_told_with_the_nearest() -> None:
+    with pytest.raises(InvalidDocumentsError) as error:
+        read_job(JOB.replace("preferred: rack", "preferred: racks").encode(), "job.yaml")
+    (problem,) = error.value.problems
+    assert (problem.message, problem.fix) == ("spec.topology.preferred can't be 'racks'", "Did you mean rack?")
 
 
 def test_a_file_has_one_job() -> None:

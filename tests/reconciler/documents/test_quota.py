@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from reconciler.documents.repository import Reading
+from reconciler.model.near_names import NearNames
 from tests.reconciler.documents.repository import POOL, codes, queue, reading
 
 
 def tree(**specs: str) -> dict[str, str]:
     """Queues by name, in files of their own, on 80 H100."""
     return {"cluster-state/p.yaml": POOL} | {f"policies/{name}.yaml": queue(name, spec) for name, spec in specs.items()}
+
+
+ACCESS = {
+    "policies/access.yaml": "apiVersion: quorate.dev/v1\nkind: AccessPolicy\nmetadata: {name: access}\n"
+    "spec: {groups: {leads: [ada, bob], vision: [ada, carol]}, roles: [{role: viewer, subjects: ['user:dora']}]}\n"
+}
+"""Whom Git knows."""
 
 
 def h100(guaranteed: int | None = None, most: int | None = None, parent: str = "") -> str:
@@ -60,6 +69,10 @@ def test_what_can_be_kept_is_valid(valid: dict[str, str]) -> None:
         (
             tree(org="{users: {fairShare: true}}", a="{parent: org, ordering: {by: shortest, turns: {}}}"),
             [("a.yaml:4:53", "turns-beside-user-shares")],
+        ),
+        (
+            tree(a="{users: {fairShare: false, groupWeights: {leads: 2}}}") | ACCESS,
+            [("a.yaml:4:48", "weights-without-fair-share")],
         ),
         (tree(a="{users: {fairShare: false, reclaim: true}}"), [("a.yaml:4:43", "reclaim-without-fair-share")]),
         (
@@ -130,3 +143,44 @@ def test_a_guarantee_that_hardware_cannot_keep_is_only_a_warning() -> None:
 def test_a_chain_of_thousands_of_queues_is_refused() -> None:
     chain = {f"q{number}": f"{{parent: q{number - 1}}}" if number else "{}" for number in range(2000)}
     assert [code for _, code in codes(tree(**chain))] == ["too-deep"]
+
+
+def shared(weights: str, **more: str) -> Reading:
+    return reading(tree(a=f"{{users: {{fairShare: true, {weights}}}}}", **more) | ACCESS)
+
+
+def test_a_user_weighs_what_its_own_entry_says_else_the_most_of_its_groups() -> None:
+    compiled = shared("weights: {bob: 1}, groupWeights: {vision: 3, leads: 5}").checked()
+    (users,) = (queue.users for queue in compiled.policy.queues)
+    assert users is not None
+    weights = {user: users.weight(user) for user in ("ada", "bob", "carol", "dora", "")}
+    assert weights == {"ada": 5, "bob": 1, "carol": 3, "dora": 1, "": 1}
+
+
+@pytest.mark.parametrize(
+    ("weights", "told"),
+    [
+        ("groupWeights: {leads: 2}, weights: {ada: 1, new: 2}", None),
+        (
+            "groupWeights: {lead: 2}",
+            "lists no members of group lead: its weight counts for no user. Did you mean leads?",
+        ),
+        ("groupWeights: {staff: 2}", "List them in its groups: rounds know no groups that tokens state."),
+        ("weights: {'user:ada': 2}", "user:ada is weighed as a user of this very name. Write ada alone."),
+        ("weights: {'group:leads': 2}", "Write leads in groupWeights."),
+        ("weights: {caro: 2}", "no document gives access to a user caro. Did you mean carol?"),
+        ("weights: {doar: 2}", "Did you mean dora?"),
+        ("weights: {caro: 2, carol: 2}", None),
+    ],
+)
+def test_weights_that_count_for_no_user_are_warned_of(weights: str, told: str | None) -> None:
+    problems = shared(weights).problems
+    assert [problem.severity for problem in problems] == ["warning"] * (told is not None)
+    assert all(told is not None and f"{problem.message}. {problem.fix}".endswith(told) for problem in problems)
+
+
+def test_three_thousand_weights_are_checked_against_as_many_names() -> None:
+    """Comparing each with each would take a minute."""
+    known = NearNames(f"student{number:05}@example.com" for number in range(3_000))
+    wrong = [known.nearest(f"studnt{number:05}@example.com") for number in range(3_000)]
+    assert wrong[7] == "student00007@example.com"

@@ -112,8 +112,11 @@ def test_a_message_says_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ("{weight: '2'}", "spec.weight is the text '2', expected a whole number."),
-        ("{weight: 2.5}", "spec.weight is 2.5, expected a whole number."),
+        ("{weight: '2'}", "spec.weight is the text '2', expected a whole number. Write it without quotes: 2."),
+        (
+            "{weight: 2.5}",
+            "spec.weight is 2.5, expected a whole number. Weights are whole numbers: 3 beside 2 is what 1.5 would be beside 1.",
+        ),
         ("{weight: 2.0}", "spec.weight is 2.0, expected a whole number. Write it as 2."),
         ("{weight: true}", "spec.weight is true, expected a whole number."),
         ("{weight: }", "spec.weight is empty, expected a whole number. Give it a value, or delete the field."),

@@ -76,6 +76,39 @@ def test_a_cohorts_own_quota_comes_on_top_of_those_below_it() -> None:
     assert quota(found, "company") == {"A100": {"guaranteed": 4}, H100: {"guaranteed": 24}}
 
 
+def test_cohorts_in_cohorts_have_the_sum_of_those_below_them_and_say_where_quota_is_in_common() -> None:
+    """From the lowest up, in whatever order the files have them: a cohort without it would have a share of the cluster."""
+    cohorts = {"all": "", "org": "all", "eu": "org", "lab": "eu", "shop": "eu", "us": "org"}
+    made = [
+        f"apiVersion: kueue.x-k8s.io/v1beta1\nkind: Cohort\nmetadata: {{name: {name}}}\n"
+        f"spec: {{{f'parentName: {parent}' if parent else ''}}}\n"
+        for name, parent in cohorts.items()
+    ]
+    for name, cohort, gpus in (("vision", "lab", 16), ("ranking", "shop", 8), ("speech", "us", 4)):
+        group = f"{{name: h100, resources: [{{name: nvidia.com/gpu, nominalQuota: {gpus}}}]}}"
+        made.append(
+            f"apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nmetadata: {{name: {name}}}\nspec:\n  cohort: {cohort}\n"
+            f"  resourceGroups: [{{coveredResources: [nvidia.com/gpu], flavors: [{group}]}}]\n"
+        )
+    found = imported("kueue", {"queues.yaml": "---\n".join(made)}, h100=H100)
+    held = {name: quota(found, name)[H100] for name in cohorts}
+    assert {name: row["guaranteed"] for name, row in held.items()} == {
+        "all": 28,
+        "org": 28,
+        "eu": 24,
+        "lab": 16,
+        "shop": 8,
+        "us": 4,
+    }
+    assert [name for name, row in held.items() if row.get("shared")] == ["org"]
+    said = {
+        each.record: each.note for each in found.report.entries if each.outcome == "changed" and "common" in each.note
+    }
+    assert said.keys() == {f"Cohort {name}" for name in cohorts} - {"Cohort org"}
+    assert "in common in queue org above it" in said["Cohort lab"]
+    assert "between them guarantees alone are taken back" in said["Cohort all"]
+
+
 def test_a_flavor_that_is_not_listed_cant_be_used() -> None:
     found = imported("kueue", {"queues.yaml": TWO_TEAMS}, h100=H100, a100="A100")
     assert quota(found, "language")[H100] == {"guaranteed": 0, "max": 0}

@@ -506,6 +506,25 @@ def test_generic_resources(written: str, gpus: tuple[str, int]) -> None:
     assert gpus_of_gres(written) == gpus
 
 
+def test_one_type_for_all_gpus_is_that_of_the_only_type_that_files_name() -> None:
+    found = imported("slurm", FILES, only="H100-SXM5-80GB")
+    pools = documents(found, "NodePool").values()
+    assert {pool["gpuType"] for pool in pools if pool.get("gpusPerNode")} == {"H100-SXM5-80GB"}
+    assert found.keys.type_of("h100") == "H100-SXM5-80GB"
+    assert "H100-SXM5-80GB" in quota(found, "stars")
+
+
+def test_one_type_for_gpus_of_several_is_asked_for() -> None:
+    several = CONF + "    NodeName=a1 CPUs=64 RealMemory=256000 Gres=gpu:a100:8\n"
+    with pytest.raises(InvalidDocumentsError) as refused:
+        imported("slurm", {**FILES, "slurm.conf": several}, only="H100-SXM5-80GB")
+    (problem,) = refused.value.problems
+    assert problem.message == "nodes have GPUs of the types a100, h100, and --gpu-type H100-SXM5-80GB names one for all"
+    assert "--gpu-type a100=TYPE --gpu-type h100=TYPE" in problem.fix
+    named = imported("slurm", {**FILES, "slurm.conf": several}, only="H100-SXM5-80GB", a100="A100")
+    assert {pool.get("gpuType") for pool in documents(named, "NodePool").values()} >= {"A100", "H100-SXM5-80GB"}
+
+
 def test_without_slurm_conf_what_may_be_evicted_is_asked() -> None:
     found = imported("slurm", {"assoc.txt": "Cluster|Account|User|ParentName|Share\nc|root|||1\nc|a||root|2\n"})
     assert entry(found, "preempttype").outcome == "asked"

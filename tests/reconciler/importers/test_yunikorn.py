@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.reconciler.importers.imports import documents, entry, imported, quota, unknown
 
 GPUS = """\
@@ -62,6 +64,28 @@ def test_order_and_delays_are_the_queues_and_lines_those_of_the_map() -> None:
     assert "# From queue root.Ad_hoc, config.yaml:25." in found.files["policies/queues/ad-hoc.yaml"]
     assert entry(found, "data.service.schedulingInterval").outcome == "dropped"
     assert unknown(found) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcome", "fields"),
+    [
+        ("default", "carried", {}),
+        ("Disabled", "changed", {"preemptWithin": "never", "reclaimedFor": "guaranteed"}),
+        ("fence", "dropped", {}),
+        ("fenced", "dropped", {}),
+    ],
+)
+def test_how_a_queue_preempts_and_is_preempted(policy: str, outcome: str, fields: dict[str, str]) -> None:
+    text = """\
+        partitions:
+          - name: default
+            queues: [{name: team, properties: {preemption.policy: %s}}, {name: other}]
+        """
+    found = imported("yunikorn", {"queues.yaml": text % policy})
+    spec = documents(found, "Queue")["team"]
+    assert {key: spec[key] for key in ("preemptWithin", "reclaimedFor") if key in spec} == fields
+    (noted,) = (each for each in found.report.entries if each.field.endswith("preemption.policy"))
+    assert noted.outcome == outcome
 
 
 # As found in public; facts restated.

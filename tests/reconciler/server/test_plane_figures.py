@@ -26,9 +26,11 @@ from reconciler.server.services import ControlPlaneView
 from reconciler.store.figures import StoreFigures
 from solver.model.cluster import GpuType
 from solver.model.quantities import Cpu, Memory, MilliGpu
-from solver.model.workload import JobName, QueueName
+from solver.model.shape import Shape
+from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup
 from solver.policy.host_share import CpuQuota, MemoryQuota
 from solver.policy.policy import Queue, Quota, policy_of
+from solver.policy.user_shares import UserShares
 from tests.reconciler.control.plane import Site, site_at
 from tests.reconciler.control.test_lending import policy, queue, running, world
 
@@ -118,6 +120,21 @@ def test_cpu_and_memory_are_told_as_far_as_any_queue_has_a_quota_of_them(site: S
     assert told["quorate_queue_memory_bytes_guaranteed", "org"] == 2.0**38
     assert ("quorate_queue_cpu_cores_max", "org") not in told
     assert not [name for name, *_ in told if name == "quorate_queue_memory_bytes_max"]
+
+
+def test_users_that_wait_below_their_share_are_a_number_of_their_queue(site: Site) -> None:
+    """Not a series of each: there may be thousands."""
+    shared = msgspec.structs.replace(POLICY.queues[1], users=UserShares(True))
+    site.policy = msgspec.structs.replace(POLICY, queues=(POLICY.queues[0], shared))
+    site.submit("runs", ("sleep", "forever"), gpus=4)
+    site.passes(3)
+    before = figures(LoopStatus("leading", "", site.one_pass()), policy_status())
+    asks = JobSpec(QueueName("q"), (TaskGroup("worker", 1, Shape(gpus=2)),), command=("sleep", "forever"))
+    site.store.jobs.submit(JobName("asks"), asks, "bob", site.clock.now(), "")
+    after = figures(LoopStatus("leading", "", site.one_pass()), policy_status())
+    asked = ("quorate_queue_users_below_share", "q", "H100")
+    assert (before[asked], after[asked]) == (0, 1)
+    assert ("quorate_queue_users_below_share", "org", "H100") not in after
 
 
 @pytest.mark.parametrize("is_lent", [False, True])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as replaced
 
 from reconciler.model.clock import VirtualClock
 from reconciler.model.queue_line import QueueLine
@@ -19,6 +20,7 @@ from reconciler.web.use_picture import REST, UsePicture, use_picture
 from solver.model.cluster import GpuType
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.workload import JobName, QueueName, TaskPlacement
+from solver.policy.user_shares import UserShares
 from tests.reconciler.api.conftest import H100, NOW, POLICY, Site, spec
 from tests.reconciler.web.conftest import Console, serving_console
 from tests.reconciler.web.tables import cells
@@ -39,6 +41,20 @@ def used(site: Site, tmp_path: Path) -> Iterator[Console]:
         yield running
 
 
+@pytest.fixture
+def shared(site: Site, tmp_path: Path) -> Iterator[Console]:
+    """Users share `team`: ada holds two GPUs, bob waits for two; a weight has a slip."""
+    team = next(queue for queue in site.policy.queues if queue.name == "team")
+    shares = UserShares(True, {"ada": 2, "bobb": 3})
+    queues = (replaced(one, users=shares) if one is team else one for one in site.policy.queues)
+    site.policy = replaced(site.policy, queues=tuple(queues))
+    for name, user in (("runs", "ada"), ("waits", "bob")):
+        site.store.jobs.submit(JobName(name), spec(2, queue="team"), user, NOW, f"key-{name}")
+    site.bind("runs", *(each for each in (task("n1", 0, 1),) if isinstance(each, TaskPlacement)))
+    with serving_console(site, tmp_path) as running:
+        yield running
+
+
 WINDOW = f"from={NOW}&to={NOW.after(HOUR)}"
 
 
@@ -53,6 +69,17 @@ def test_the_queues_below_it_are_stacked_and_add_up(used: Console) -> None:
     assert len(steps) == 60
     assert len(re.findall('class="u-layer', text)) == 2
     assert 'href="/queues/team">team</a>' in text
+
+
+def test_users_that_share_it_stand_there_as_the_api_has_them(shared: Console) -> None:
+    with shared.browser() as browser:
+        text, other = (browser.get(f"/queues/{name}").text for name in ("team", "other"))
+        of_team = browser.get("/v1/queues?users=true").json()["items"][-1]["users"]
+    figures = [[one[key] for key in ("user", "gpuType", "weight", "fairShare", "held", "waiting")] for one in of_team]
+    assert figures == [["ada", "H100", 2, 2, 2, 0], ["bob", "H100", 1, 2, 0, 2]]
+    assert cells(text, "Table of users") == [[*map(str, row), "0.0"] for row in figures]
+    assert "A weight names user bobb, of whom no job is known; did you mean bob?" in text
+    assert "Users that share it" not in other
 
 
 def test_guarantee_and_max_of_the_type_are_lines(used: Console) -> None:

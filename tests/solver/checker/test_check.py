@@ -150,6 +150,7 @@ def test_the_plan_is_good_before_it_is_spoilt() -> None:
         ("S1", with_task(1, devices=devices("n1"))),
         ("S1", with_task(1, devices=(*devices("n2", 0, 7), DeviceId("n2/99")))),
         ("S2", with_task(1, devices=devices("n2", 0, 7))),
+        ("S2", with_task(1, devices=(*devices("n2", 0, 7), DeviceId("n2/0")))),
         ("S2", with_task(1, index=0)),
         ("S2", with_task(1, index=7)),
         ("S2", with_task(1, node="a1", devices=devices("a1"))),

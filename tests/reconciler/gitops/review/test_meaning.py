@@ -60,6 +60,15 @@ def test_weights_of_users_are_told_by_their_names() -> None:
     ]
 
 
+def test_what_groups_come_to_is_no_change_of_the_queue() -> None:
+    """A member that joins is a change of the AccessPolicy, and of the policy's digest."""
+    shared = "Queue\nmetadata: {name: u}\nspec: {users: {fairShare: true, groupWeights: {leads: 2}}}\n"
+    access = "AccessPolicy\nmetadata: {name: access}\nspec: {groups: {leads: [%s]}}\n"
+    before, after = (compiled(policies__u=shared, policies__access=access % who) for who in ("ada", "ada, bob"))
+    assert [change.document for change in document_changes(before, after)] == ["AccessPolicy"]
+    assert before.policy.digest != after.policy.digest
+
+
 def test_a_document_that_is_gone_says_where_it_stood() -> None:
     before = compiled(
         policies__a=ACCESS % "viewer", policies__other="Queue\nmetadata: {name: other}\nspec: {weight: 2}\n"

@@ -182,6 +182,19 @@ def test_instances_are_held_by_their_part_of_a_gpu(cluster: Recorded) -> None:
     assert sum(of["allocated"] for of in account.totals.values()) == 2 * 125 * 40_000
 
 
+def test_instances_whose_end_nobody_saw_are_no_whole_gpus(cluster: Recorded) -> None:
+    cut = {"nvidia.com/mig-1g.10gb": "7"}
+    cluster.objects["node/n2"] = read(node("n2", 0, offers=cut, labels=MIG_NODE), KubeNode)
+    for name, count in (("one", 1), ("two", 2)):
+        ran = bound(name, "n2", 10, requests={"nvidia.com/mig-1g.10gb": str(count)})
+        instances = ",".join(f"n2/0/1g.10gb@{start}" for start in range(count))
+        ran["metadata"]["annotations"]["quorate.dev/devices"] = instances
+        cluster.put(over(ran, 50))
+    cluster.look(60)
+    placed = cluster.store.placements.in_window(at(0), at(100))
+    assert [(one.gpus, one.tasks[0].instance_of) for one in placed] == [(125, "n2/0"), (250, "n2/0")]
+
+
 def test_the_jobs_of_the_past_are_told_with_those_that_are_there(cluster: Recorded) -> None:
     cluster.put(over(bound("train", "n1", 10, 0), 20))
     cluster.look(30)

@@ -165,6 +165,7 @@ def test_a_stop_is_carried_out_though_nobody_looks_again(world: LocalWorld) -> N
     ("command", "code", "said"),
     [
         (("no-such-command",), 127, b"quorate: command not found: 'no-such-command'. Give its full path"),
+        (("./train.sh",), 127, b"quorate: command not found: './train.sh', in the folder /"),
         (("/etc/passwd",), 126, b"quorate: can't run '/etc/passwd': "),
         (("sh", "-c", "kill -9 $$"), 137, b""),
         (("sh", "-c", "echo out; echo err >&2; exit 5"), 5, b"out\nerr\n"),
