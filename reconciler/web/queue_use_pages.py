@@ -65,8 +65,7 @@ class QueueUsePages:
         chosen = GpuType(type) if type else max(types, key=lambda each: _held(held, each), default=GpuType(""))
         own = next(each for each in policy.queues if each.name == name)
         order = list(dict.fromkeys(row_of.values()))
-        path = f"/queues/{queue}"
-        of_type = ("type", type)
+        path, of_type = f"/queues/{queue}", ("type", type)
         stated = {} if (shown.since, shown.to) == (SINCE, TO) else {"from": shown.since, "to": shown.to}
         return page(
             request,
