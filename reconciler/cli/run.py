@@ -104,6 +104,11 @@ if TYPE_CHECKING:
     metavar="GPUS",
     help="Decide rounds in a process of their own where the cluster has so many GPUs or more.  [default: 8000]",
 )
+@click.option(
+    "--take-clock",
+    is_flag=True,
+    help="Begin with the time of the clock, where it was set right: dates hold at once. Limits and waits are off by as much, once.",
+)
 @click.option("--insecure-no-auth", is_flag=True, help="Let every user of this machine use the API. Loopback only.")
 def run(**options: Any) -> None:
     """Follow a policy repository, decide rounds, and run jobs: as processes of this machine or of many, or as pods of Kubernetes.
@@ -139,7 +144,6 @@ def _settings(
     keep_logs: Duration | None,
     allowed_signers: Path | None,
     webhook_secret: Path | None,
-    round_worker_from: int | None,
     insecure_no_auth: bool,
     **others: Any,
 ) -> Settings:
@@ -170,15 +174,15 @@ def _settings(
         kubernetes=kubernetes_settings(**others, dcgm=dcgm),
         store=store,
         connections=connections,
-        round_worker_from=round_worker_from,
         **seen,
     )
 
 
 def _grouped_settings(options: dict[str, Any]) -> dict[str, Any]:
-    """Of the groups of options that are read elsewhere, taken out of them. Raises click.UsageError."""
+    """Of options that are read elsewhere, or go on as they are, taken out of them. Raises click.UsageError."""
     found = {**metrics_settings(options), **console_settings(options), **audit_settings(options)}
-    return {**found, "slurm": slurm_settings(options)}
+    rounds = {name: options.pop(name) for name in ("round_worker_from", "take_clock")}
+    return {**found, **rounds, "slurm": slurm_settings(options)}
 
 
 def _store_settings(options: dict[str, Any]) -> StoreSettings | None:
@@ -211,6 +215,10 @@ def _refuse_unlike(settings: Settings) -> None:
         raise click.UsageError(
             "--keep-logs is for tasks of this machine; kubelets keep the logs of pods. Leave it out."
         )
+    if settings.take_clock and settings.kubernetes is not None:
+        raise click.UsageError(
+            "With --kubernetes each start takes the clock of the API server. Leave --take-clock out."
+        )
     if settings.store is not None and settings.kubernetes is not None:
         raise click.UsageError(
             "--store holds which job has which device; with --kubernetes the API server does. Leave one of them out."
@@ -228,6 +236,7 @@ def _refuse_beside_slurm(settings: Settings) -> None:
         "--keep-logs": settings.keep_logs,
         "--run-as-submitter": settings.accounts is not None,
         "--secrets": settings.secrets,
+        "--take-clock": settings.take_clock,
     }
     for option, value in given.items():
         if value:

@@ -33,11 +33,13 @@ class ClusterTime(NamedTuple):
         return TimeKeeper(ledger, self.clock, self.reference)
 
 
-def cluster_time(store: SqlStore, own: Clock | None = None, boot_id: Path = BOOT_ID) -> ClusterTime:
+def cluster_time(
+    store: SqlStore, own: Clock | None = None, boot_id: Path = BOOT_ID, *, anew: bool = False
+) -> ClusterTime:
     """Where several control planes share a database, by its clock, which all of them hear; else by that of this machine.
 
     A process that starts again goes on with the time of the one before: on the same machine, if that was not started again, or with
-    the same database. Raises StoreUnusableError.
+    the same database. `anew`: it takes the clock as it is. Raises StoreUnusableError.
     """
     own = own or SystemClock()
     if store.database.lease_clock == "database":
@@ -45,7 +47,8 @@ def cluster_time(store: SqlStore, own: Clock | None = None, boot_id: Path = BOOT
         reference = TimeReference(DATABASE, wall.now)
     else:
         wall, reference = own, boot_of_this_machine(own, boot_id)
-    return ClusterTime(ClusterClock(wall, continued(store.ledger.kept_time(), reference)), reference)
+    kept = None if anew else store.ledger.kept_time()
+    return ClusterTime(ClusterClock(wall, continued(kept, reference)), reference)
 
 
 class ServedTime:

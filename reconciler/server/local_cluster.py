@@ -76,7 +76,7 @@ def parts_on_this_machine(settings: Settings, log: FilteringBoundLogger, closing
     if settings.accounts is not None:
         open_to_accounts(folder.path, settings.tasks)
     store, holder, is_shared = opened_store(settings, closing)
-    clock = (time := cluster_time(store)).clock
+    clock = (time := cluster_time(store, anew=settings.take_clock)).clock
     history = LoggedHistory(store.history, log, tally := JobTally(), store.database.once_committed)
 
     def seen() -> Snapshot | None:

@@ -111,6 +111,7 @@ class Settings:
     `metrics`: where they are served as well; None: with the API alone. `traces`: of passes, sent where the environment says.
     `audit_keys`, `audit_anchors`: files of the audit chain; None: those of the state folder.
     `round_worker_from`: of clusters with so many GPUs rounds are decided in a process of their own; None: as is usual.
+    `take_clock`: the time of the cluster begins with the clock, whatever was counted by before.
     """
 
     policies: str
@@ -141,6 +142,7 @@ class Settings:
     traces: bool = False
     audit_keys: Path | None = None
     audit_anchors: Path | None = None
+    take_clock: bool = False
 
     @property
     def audit_key_file(self) -> Path:

@@ -44,9 +44,9 @@ class Planes:
         (self.folder / "boot_id").write_text("a start")
         self.begins()
 
-    def begins(self, on: Clock | None = None, holder: str = "only") -> None:
+    def begins(self, on: Clock | None = None, holder: str = "only", *, anew: bool = False) -> None:
         """A process, which knows what is in the store."""
-        time = cluster_time(self.site.store, on or self.machine, self.folder / "boot_id")
+        time = cluster_time(self.site.store, on or self.machine, self.folder / "boot_id", anew=anew)
         keeper = time.keeper(self.site.store.ledger)
         self.plane = replace(self.site.plane(holder), clock=time.clock, keep_time=keeper.keep)
 
@@ -189,3 +189,15 @@ def _answering(time: ServedTime) -> Any:
         _told_time = staticmethod(time.hear)
 
     return Client()
+
+
+@STEPS
+def test_a_start_may_take_the_clock_as_it_is_and_so_do_those_after_it(planes: Planes, step: int) -> None:
+    planes.passes(4)
+    planes.machine.ahead = step
+    planes.begins()
+    assert planes.plane.clock.now() - planes.site.clock.now() == 0
+    planes.begins(anew=True)
+    planes.passes(1)
+    planes.begins()
+    assert planes.plane.clock.now() - planes.site.clock.now() == step
