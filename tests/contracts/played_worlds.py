@@ -1,4 +1,4 @@
-"""The agents of `python -m hack.agents` under the conformance suite: virtual time, and a network and supervisors that are played."""
+"""The agents of `python -m hack.agents` under the conformance suite: in virtual time, with supervisors that are played."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ class PlayedWorld:
         self._network = Network(self.loop, 7)
         self.machines: dict[str, Machine] = {}
         self.ran: list[Interval] = []
-        for patch in (*played(self.machines, self._network), mock.patch.object(backend, "wait", waiting(self._network))):
+        for patch in (
+            *played(self.machines, self._network),
+            mock.patch.object(backend, "wait", waiting(self._network)),
+        ):
             closing.enter_context(patch)
         for node in NODES:
             of = folder / node.name, self._network, (PLACE,), self._clock, self.ran

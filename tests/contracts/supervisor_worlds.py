@@ -217,6 +217,8 @@ def begin(
     devices = [device for task in order.tasks for device in task.devices]
     accepted = Accepted(order, world.now(), 29_500, {device: number for number, device in enumerate(devices)})
     begun: list[Path] = []
-    with mock.patch.object(supervisors, "_spawn", lambda folder: (begun.append(folder), world.spawn(folder), 2**30)[-1]):
+    with mock.patch.object(
+        supervisors, "_spawn", lambda folder: (begun.append(folder), world.spawn(folder), 2**30)[-1]
+    ):
         Supervisors(Terms(), Runtimes(), None).start_tasks(attempt, accepted, tasks or order.tasks, {})
     return begun
