@@ -388,6 +388,8 @@ class RoundState:
         making, first = self._making_room(), self.confirmed
         if tier == "shared":
             first |= _names_of(self._inside(answer.starts, "entitled"))
+        if tier == "fair":
+            first |= _names_of(inside_tier(answer.starts, "entitled", QuotaHeadroom(self.shares)))
         if tier == "value":
             first |= _names_of(answer.starts)
         self._keep(making, [start for start in answer.starts if start.candidate.job.name in first])
