@@ -29,7 +29,7 @@ from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import JobName, QueueName
 from solver.placement.fit import Fit
-from solver.placement.growth import grow_all
+from solver.placement.growth import LINES, grow_all
 from solver.placement.placement import PlacedGang, least_tasks
 from solver.placement.starts import JobStart, layer_names, layer_values
 from solver.placement.strain import strain_of
@@ -188,10 +188,24 @@ class RoundState:
                 answer = self.answer()
         if self.promises or self.growth_promises:
             self._spare(answer)
+        else:
+            self._grow_beyond(answer)
         given = self.promises or self.starts or self.growth or self.growth_promises
         if given or self.ground.standing_back:
             return _conclude(self, answer, room)
         return Decision(answer.starts, (), answer.certificate, self.shares, room, answer.proof)
+
+    def _grow_beyond(self, answer: StartDecision) -> None:
+        """Where no job leaves, what a tier has settled at its least size takes its part of what all starts leave free."""
+        if not any(start.candidate.can_grow for start in self.starts):
+            return
+        room, headroom, users = self.room.copy(), QuotaHeadroom(self.shares), UserRoom(self.shares.users)
+        for start in answer.starts:
+            room.occupy(start.held)
+            headroom.take(start.queue, start.charge)
+            users.take(start.candidate.job, start.charge, start.beside)
+        for lines in LINES:
+            self.starts = grow_all(self.starts, room, headroom, users, lines)
 
     def _spare(self, answer: StartDecision) -> None:
         """Have jobs stay that need not leave once all is decided."""
