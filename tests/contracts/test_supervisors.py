@@ -1,5 +1,7 @@
-"""What every supervisor of a task does, real or played: which files it writes, when, and what it makes of orders; see
-reconciler/supervisor/taskfiles.py. Agents know no more of a task than these say."""
+"""What every supervisor of a task does, real or played: which files it writes, when, and what it makes of orders.
+
+The files are those of reconciler/supervisor/taskfiles.py. Agents know no more of a task than these say.
+"""
 
 from __future__ import annotations
 
