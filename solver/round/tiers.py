@@ -406,7 +406,10 @@ class RoundState:
             first |= _names_of(inside_tier(answer.starts, "entitled", QuotaHeadroom(self.shares)))
         if tier == "value":
             first |= _names_of(answer.starts)
-        self._keep(making, [start for start in answer.starts if start.candidate.job.name in first])
+        kept = [self._ungrown(start) for start in answer.starts if start.candidate.job.name in first]
+        # Beyond guarantees nothing is handed out before gangs have grown inside them.
+        for start in kept if tier in GUARANTEED else self._grown_inside(kept):
+            making.keep(start)
         return making
 
     def _may_claim(self, candidate: StartCandidate, tier: Tier) -> bool:
@@ -421,6 +424,17 @@ class RoundState:
     def _keep(self, making: Preemptor, starts: Iterable[JobStart]) -> None:
         for start in starts:
             making.keep(self._ungrown(start))
+
+    def _grown_inside(self, starts: Sequence[JobStart]) -> Sequence[JobStart]:
+        """Those that start beside each other, with the tasks that join them inside their guarantees on what is free."""
+        if not any(start.candidate.can_grow for start in starts):
+            return starts
+        room, headroom, users = self.room.copy(), QuotaHeadroom(self.shares), UserRoom(self.shares.users)
+        for start in starts:
+            room.occupy(start.held)
+            headroom.take(start.queue, start.charge)
+            users.take(start.candidate.job, start.charge, start.beside)
+        return grow_all(starts, room, headroom, users, lambda left: left.entitled)
 
     def _worth(self, starts: Iterable[JobStart], tier: Tier | None = None) -> list[float]:
         """By sub-layer, the GPUs of starts that lie inside a tier as a whole; None: all of them do."""
