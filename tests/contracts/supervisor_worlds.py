@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 from unittest import mock
 
-from hack.agents.supervisors import STUBBORN, PlayedSupervisors
+from hack.agents.supervisors import NO_PROCESS, STUBBORN, PlayedSupervisors
 from hack.agents.virtual_time import LoopClock, VirtualLoop
 from hack.crash.clocks import SteppedClock
 from reconciler.backends.simulated.cluster import Interval
@@ -217,8 +217,12 @@ def begin(
     devices = [device for task in order.tasks for device in task.devices]
     accepted = Accepted(order, world.now(), 29_500, {device: number for number, device in enumerate(devices)})
     begun: list[Path] = []
-    with mock.patch.object(
-        supervisors, "_spawn", lambda folder: (begun.append(folder), world.spawn(folder), 2**30)[-1]
-    ):
+
+    def spawn(folder: Path) -> int:
+        begun.append(folder)
+        world.spawn(folder)
+        return NO_PROCESS
+
+    with mock.patch.object(supervisors, "_spawn", spawn):
         Supervisors(Terms(), Runtimes(), None).start_tasks(attempt, accepted, tasks or order.tasks, {})
     return begun

@@ -9,7 +9,7 @@ import fcntl
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -23,6 +23,8 @@ from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, QueueName, TaskGroup, TaskPlacement
 from tests.contracts.backend_world import Command
 from tests.contracts.supervisor_worlds import SupervisorWorld, begin, played_supervisors, real_supervisors, wait_for
+
+T = TypeVar("T")
 
 WORLDS: dict[str, Callable[[Path], Any]] = {"played": played_supervisors, "real": real_supervisors}
 LONG_S = 600.0
@@ -267,7 +269,7 @@ def test_it_goes_with_its_folder(world: SupervisorWorld, attempt: Path) -> None:
     assert end_of(world, moved / folder.name).stopped
 
 
-def _read(path: Path, kind: type[Any]) -> Any:
+def _read(path: Path, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
