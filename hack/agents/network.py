@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.frames import Close, CloseCode
 
 from hack.agents.virtual_time import VirtualLoop
+from reconciler.backends.baremetal.agent_connection import CLOSED_WITHIN_S
 
 AGAIN_S: Final = 0.5
 """How often what waits for a link is sent once more."""
@@ -69,9 +70,18 @@ class Network:
         client.other, server.other = server, client
         self.open_ends[of].append(client)
         self.open_ends[to].append(server)
-        server.task = self.loop.create_task(self.accepting[to](server))
+        server.task = self.loop.create_task(self._serve(self.accepting[to], server))
         client.task = self.loop.create_task(client.ping(ping_s))
         return client
+
+    async def _serve(self, accept: Callable[[End], Coroutine[Any, Any, None]], end: End) -> None:
+        """As websockets does: once the handler has returned, the connection is closed."""
+        await accept(end)
+        try:
+            async with asyncio.timeout(CLOSED_WITHIN_S):
+                await end.close()
+        except TimeoutError:
+            end.abort()
 
     def vanish(self, place: Place) -> None:
         """The process there has ended: its system closes its connections, as far as the other ends can be told."""

@@ -23,6 +23,7 @@ from reconciler.control.control import ControlPlane, PolicySource
 from reconciler.control.ledger_site import one_pass
 from reconciler.control.passes import Pass
 from reconciler.control.recording import solver_with
+from reconciler.model.clock import Clock
 from reconciler.protocols.backend import BackendUnreachableError, StaleEpochError
 from reconciler.protocols.ledger import NotLeaderError
 from reconciler.protocols.store_errors import StoreUnreachableError
@@ -69,6 +70,27 @@ def open_door(network: Network, place: str, fleet: Fleet, leads: Callable[[], bo
     return cast("AgentServer", door)
 
 
+class PlaneDoor:
+    """Where agents come to a control plane, until its process ends: the real fleet and door."""
+
+    def __init__(self, network: Network, place: str, clock: Clock, leads: Callable[[], bool]) -> None:
+        self._network, self._place = network, place
+        self.fleet = Fleet(clock)
+        self.server = open_door(network, place, self.fleet, leads)
+        self._ticks = network.loop.create_task(self._tick())
+
+    def vanish(self) -> None:
+        """With its connections."""
+        self._ticks.cancel()
+        self._network.accepting.pop(self._place, None)
+        self._network.vanish(self._place)
+
+    async def _tick(self) -> None:
+        for tick in count():
+            await self.server._send_away(tick)
+            await asyncio.sleep(TICK_S)
+
+
 class Plane:
     """One process. `store_is_up`: whether it reaches the store. A new one knows nothing."""
 
@@ -84,11 +106,11 @@ class Plane:
         store_is_up: Callable[[], bool],
     ) -> None:
         self.name, self.place, self.clock = name, place, clock
-        self._network, self._store_is_up = network, store_is_up
+        self._store_is_up = store_is_up
         self._led_s = float("-inf")
-        fleet = Fleet(clock)
-        self.door = open_door(network, place, fleet, self.leads)
-        self.backend = BareMetalBackend(self.door, fleet, store.ledger.claims, joining=lambda: joining(store.ledger))
+        self.door = PlaneDoor(network, place, clock, self.leads)
+        of = self.door.server, self.door.fleet, store.ledger.claims
+        self.backend = BareMetalBackend(*of, joining=lambda: joining(store.ledger))
         doors = Doors.onto(store, self.backend, gates)
         # Hears the clock of the store, which all control planes share.
         time, self._database = cluster_time(store, clock), store.database
@@ -99,7 +121,6 @@ class Plane:
         self.plane = ControlPlane(
             name, *parts, doors.backend, self.backend, *own, keep_time=keeper.keep, together=together
         )
-        self._ticks = network.loop.create_task(self._tick())
 
     def leads(self) -> bool:
         """As Runner has it: one that has not reached the store for as long as a lease may have been followed."""
@@ -126,14 +147,7 @@ class Plane:
 
     def dies(self) -> None:
         """With its connections."""
-        self._ticks.cancel()
-        self._network.accepting.pop(self.place, None)
-        self._network.vanish(self.place)
-
-    async def _tick(self) -> None:
-        for tick in count():
-            await self.door._send_away(tick)
-            await asyncio.sleep(TICK_S)
+        self.door.vanish()
 
 
 def waiting(network: Network) -> Callable[[Collection[Future[Any]], float], None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import tempfile
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 from unittest import mock
 
-from hack.agents.machines import Machine, connecting, spawning
+from hack.agents.machines import Machine, played
 from hack.agents.network import Network, Way
 from hack.agents.planes import Plane, waiting
 from hack.agents.virtual_time import LoopClock, VirtualLoop
@@ -27,8 +26,6 @@ from hack.stale_views.run import Evictions
 from reconciler.backends.baremetal import backend
 from reconciler.backends.simulated.cluster import Interval
 from reconciler.model.clock import SIMULATION_START
-from reconciler.node.agent import agent
-from reconciler.node.local import supervisors, tasks
 from reconciler.protocols.store_errors import StoreUnreachableError
 from solver.model.workload import JobName
 
@@ -121,7 +118,7 @@ class _Run:
         for node in NODES:
             where = self.folder / node.name, self.network, PLACES, self.clocks[node.name], self.ran
             self.machines[node.name] = Machine(node, *where)
-            self.closing.callback(self.machines[node.name].processes.end_all)
+            self.closing.callback(self.machines[node.name].supervisors.end_all)
         self.gates = Gates(self._at_gate)
         self.store = open_quickly(self.folder / "quorate.db", self.true)  # type: ignore[arg-type]
         self.closing.callback(self.store.close)
@@ -129,12 +126,8 @@ class _Run:
         self.planes: dict[str, Plane] = {place: self._plane(place) for place in PLACES}
 
     def _patches(self) -> Iterator[Any]:
-        yield mock.patch.object(supervisors, "_spawn", spawning(self.machines))
-        yield mock.patch.object(agent, "connect", connecting(self.network))
+        yield from played(self.machines, self.network)
         yield mock.patch.object(backend, "wait", waiting(self.network))
-        # What is played has no processes, and a machine's disk keeps what was written before its power fails.
-        yield mock.patch.object(tasks, "kill_strays", return_value=True)
-        yield mock.patch.object(os, "fsync", return_value=None)
 
     def to_the_end(self) -> Outcome:
         """Until it rests, and judge."""
@@ -153,6 +146,7 @@ class _Run:
         if calm < CALM and not self.problems:
             live = [str(record.name) for record in self.store.jobs.live_jobs()]
             self.problems.append(f"no rest: after {self.passes} passes {live} are live")
+        self.problems += [problem for machine in self.machines.values() for problem in machine.supervisors.broken]
         self.problems += self._found()
         self.problems += [f"flap: {flap}" for flap in self.evictions.flaps]
         of = self.evictions
@@ -314,7 +308,7 @@ class _Run:
 
     def _is_forgotten(self, task: Interval) -> bool:
         """It began or ended, and the disk that says so is gone: where nothing had been told of it yet, it may begin again."""
-        gone = self.machines[task.node].processes.forgotten
+        gone = self.machines[task.node].supervisors.forgotten
         return task.end is not None and any(kept < task.end <= off for kept, off in gone)
 
     def _found(self) -> Iterator[str]:

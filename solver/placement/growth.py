@@ -18,6 +18,9 @@ from solver.quota.users import UserRoom
 Lines = Callable[[QuotaHeadroom], Inside]
 """The lines that growth has to touch the inside of: guarantees, or fair shares."""
 
+LINES: tuple[Lines | None, ...] = (lambda headroom: headroom.entitled, lambda headroom: headroom.fair, None)
+"""What is grown into, in this order."""
+
 
 def grow_all(
     starts: Sequence[JobStart], room: FreeCapacity, headroom: QuotaHeadroom, users: UserRoom, lines: Lines | None

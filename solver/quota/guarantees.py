@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
@@ -35,6 +36,32 @@ def common_limits(tree: QueueTree, guaranteed: Mapping[QuotaLine, int]) -> dict[
     if not tree.shares_any:
         return {}
     return {line: milli if tree.sharing(line) is None else UNBOUNDED for line, milli in guaranteed.items()}
+
+
+def too_small(
+    tree: QueueTree,
+    guaranteed: Mapping[QuotaLine, int],
+    lines: Sequence[QuotaLine],
+    left: Callable[[QuotaLine], int],
+    wanted: int,
+) -> Sequence[QuotaLine]:
+    """The guarantees that have to grow before work of a queue lies inside all of them; () where all have so much left.
+
+    `lines`: those of its path, from the queue up. A guarantee that is less than was stated, or all of its parent's, would not grow
+    by itself: only the parent's can. Where it is the cluster itself that is too small, the one that has the least left.
+    """
+    short = [line for line in lines if left(line) < wanted]
+    above = dict(pairwise(lines))
+
+    def would_not_grow(line: QuotaLine) -> bool:
+        stated = _stated(tree.by_name[line.queue], line.gpu_type)
+        if stated is not None:
+            return left(line) + stated - guaranteed.get(line, 0) >= wanted
+        parent = above.get(line)
+        return parent in short and guaranteed.get(parent, 0) == guaranteed.get(line, 0)
+
+    found = [line for line in short if not would_not_grow(line)]
+    return found or [min(short, key=lambda line: (left(line), line))] if short else ()
 
 
 def _share_out(

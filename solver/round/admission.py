@@ -45,6 +45,7 @@ from solver.policy.type_weights import weights_of
 from solver.policy.windows import kinds_ahead
 from solver.queueing.entry import barred, closed_to, on_hold, open_to
 from solver.quota.entitlement import Shares, shares_of
+from solver.quota.guarantees import too_small
 from solver.quota.lending import Weights
 from solver.quota.options import OPTIONS_MAX, Option, options_of, served_alike
 from solver.quota.users import beside_least
@@ -286,16 +287,20 @@ class Gate:
             yield AboveMax(keeper.queue, gpu_type, room, wanted, origin, lent=True)
 
     def _beyond_guarantee(self, job: Job, option: Option) -> Iterator[BeyondGuarantee]:
-        """The smallest guarantee on its path, where that is too small for a job that may never borrow."""
+        """The guarantees on its path that are too small for a job that may never borrow."""
         known = self.policy.priority_class(job)
         if not known or known.preemptible or known.may_borrow:
             return
+        tree, guaranteed = self.shares.tree, self.shares.guaranteed
+
+        def all_of(line: QuotaLine) -> int:
+            return guaranteed.get(line, 0)
+
         for gpu_type, wanted in option.charge.items():
-            lines = self.shares.tree.lines(job.spec.queue, gpu_type)
-            room, least = min((self.shares.guaranteed.get(line, 0), line) for line in lines)
-            if room < wanted:
-                origin = self._origin(least.queue, gpu_type)
-                yield BeyondGuarantee(least.queue, gpu_type, MilliGpu(room), MilliGpu(wanted), None, origin)
+            lines = tree.lines(job.spec.queue, gpu_type)
+            for line in too_small(tree, guaranteed, lines, all_of, wanted):
+                room, origin = MilliGpu(all_of(line)), self._origin(line.queue, gpu_type)
+                yield BeyondGuarantee(line.queue, gpu_type, room, MilliGpu(wanted), None, origin)
 
     def _origin(self, queue: QueueName, gpu_type: GpuType) -> str:
         entry = self.shares.tree.by_name[queue].quota_for(gpu_type)

@@ -16,8 +16,7 @@ from solver.model.round_cache import RoundCache
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.placement.growth import Lines as GrowthLines
-from solver.placement.growth import grow_all
+from solver.placement.growth import LINES, grow_all
 from solver.placement.starts import JobStart, held_by
 from solver.policy.policy import Policy
 from solver.queueing.demand import StartCandidate
@@ -25,9 +24,6 @@ from solver.quota.entitlement import Charge, QuotaHeadroom
 from solver.quota.users import UserRoom
 from solver.round.growing_gangs import as_start, growing_gangs, held_back_growing, queues_in_line
 from solver.round.tiers import Decision
-
-LINES: tuple[GrowthLines | None, ...] = (lambda headroom: headroom.entitled, lambda headroom: headroom.fair, None)
-"""What is grown into, in this order."""
 
 
 @dataclass(frozen=True, slots=True)

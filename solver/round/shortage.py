@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -111,16 +112,25 @@ class Shortage:
         self, spec: JobSpec, option: Option, shortage: Mapping[GpuType, int]
     ) -> Iterator[NoRoomReason]:
         """The groups that want parts of GPUs, where as much more of them would not do, since no part spans two GPUs."""
-        needed, lacking = Counter[GpuType](), list[NoRoomReason]()
-        for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
-            if gpu_type is None or gpu_type not in shortage or not isinstance(shape, SharedShape):
-                continue
-            fits = self.room.offer(without_hosts(shape), gpu_type).total
-            if fits < group.least:
-                needed[gpu_type] += least_freed(self._parts(shape, gpu_type), shape.milli, group.least - fits)
-                limit = _limit_of(self.room, group)
-                lacking.append(NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits, *limit))
-        yield from (reason for reason in lacking if needed[reason.gpu_type] > shortage[reason.gpu_type])
+        of_type: dict[GpuType, list[tuple[int, SharedShape]]] = {}
+        for number, (shape, gpu_type) in enumerate(zip(option.shapes, option.gpu_types, strict=True)):
+            if gpu_type is not None and gpu_type in shortage and isinstance(shape, SharedShape):
+                of_type.setdefault(gpu_type, []).append((number, shape))
+        several = any(len(shapes) > 1 for shapes in of_type.values())
+        in_turn = fit_in_turn(self.room, spec, option) if several else ()
+        for gpu_type, shapes in of_type.items():
+            wanted, lacking = list[WantedParts](), list[NoRoomReason]()
+            for number, shape in shapes:
+                group = spec.task_groups[number]
+                # Several groups find less together than each by itself.
+                alone = self.room.offer(without_hosts(shape), gpu_type).total
+                fits = min(in_turn[number] if len(shapes) > 1 else alone, group.least)
+                wanted.append(WantedParts(shape.milli, fits * shape.devices, (group.least - fits) * shape.devices))
+                reason = group.name, gpu_type, group.least, shape.cost, fits, *_limit_of(self.room, group)
+                if fits < group.least:
+                    lacking.append(NoRoomReason(*reason, shape.devices))
+            if lacking and parts_freed(self._parts(shapes[0][1], gpu_type), wanted) > shortage[gpu_type]:
+                yield from lacking
 
     def _parts(self, shape: SharedShape, gpu_type: GpuType) -> Ints:
         """What is free of each GPU that a task may share."""
@@ -140,6 +150,32 @@ class Shortage:
         if in_parts not in self._milli_free:
             self._milli_free[in_parts] = self.room.milli_free(option.shapes)
         return self._milli_free[in_parts]
+
+
+class WantedParts(NamedTuple):
+    """Parts of GPUs of one size: so many that there is room for, and so many more."""
+
+    milli: int
+    fitting: int
+    lacking: int
+
+
+def parts_freed(free: Ints, wanted: Iterable[WantedParts]) -> int:
+    """How many milli-GPU have to become free, beside what is free of each GPU, where each part goes to the fullest that has it."""
+    left = sorted(free.tolist())
+    sizes = tuple(wanted)
+    for size in sizes:
+        for _ in range(size.fitting):
+            at = bisect_left(left, size.milli)
+            if at < len(left):
+                insort(left, left.pop(at) - size.milli)
+    freed = 0
+    for size in sorted(sizes, reverse=True):
+        for _ in range(size.lacking):
+            # What is left of the emptiest that is not empty enough is made up.
+            at = bisect_left(left, size.milli)
+            freed += size.milli - (left.pop(at - 1) if at else 0)
+    return freed
 
 
 def _too_few_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterator[AnyReason]:

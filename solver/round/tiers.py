@@ -29,7 +29,7 @@ from solver.model.round_cache import RoundCache
 from solver.model.snapshot import Snapshot, charged
 from solver.model.workload import JobName, QueueName
 from solver.placement.fit import Fit
-from solver.placement.growth import grow_all
+from solver.placement.growth import LINES, grow_all
 from solver.placement.placement import PlacedGang, least_tasks
 from solver.placement.starts import JobStart, layer_names, layer_values
 from solver.placement.strain import strain_of
@@ -189,10 +189,24 @@ class RoundState:
                 answer = self.answer()
         if self.promises or self.growth_promises:
             self._spare(answer)
+        else:
+            self._grow_beyond(answer)
         given = self.promises or self.starts or self.growth or self.growth_promises
         if given or self.ground.standing_back:
             return _conclude(self, answer, room)
         return Decision(answer.starts, (), answer.certificate, self.shares, room, answer.proof)
+
+    def _grow_beyond(self, answer: StartDecision) -> None:
+        """Where no job leaves, what a tier has settled at its least size takes its part of what all starts leave free."""
+        if not any(start.candidate.can_grow for start in self.starts):
+            return
+        room, headroom, users = self.room.copy(), QuotaHeadroom(self.shares), UserRoom(self.shares.users)
+        for start in answer.starts:
+            room.occupy(start.held)
+            headroom.take(start.queue, start.charge)
+            users.take(start.candidate.job, start.charge, start.beside)
+        for lines in LINES:
+            self.starts = grow_all(self.starts, room, headroom, users, lines)
 
     def _spare(self, answer: StartDecision) -> None:
         """Have jobs stay that need not leave once all is decided."""
@@ -389,9 +403,14 @@ class RoundState:
         making, first = self._making_room(), self.confirmed
         if tier == "shared":
             first |= _names_of(self._inside(answer.starts, "entitled"))
+        if tier == "fair":
+            first |= _names_of(inside_tier(answer.starts, "entitled", QuotaHeadroom(self.shares)))
         if tier == "value":
             first |= _names_of(answer.starts)
-        self._keep(making, [start for start in answer.starts if start.candidate.job.name in first])
+        kept = [self._ungrown(start) for start in answer.starts if start.candidate.job.name in first]
+        # Beyond guarantees nothing is handed out before gangs have grown inside them.
+        for start in kept if tier in GUARANTEED else self._grown_inside(kept):
+            making.keep(start)
         return making
 
     def _may_claim(self, candidate: StartCandidate, tier: Tier) -> bool:
@@ -410,6 +429,17 @@ class RoundState:
     def _keep(self, making: Preemptor, starts: Iterable[JobStart]) -> None:
         for start in starts:
             making.keep(self._ungrown(start))
+
+    def _grown_inside(self, starts: Sequence[JobStart]) -> Sequence[JobStart]:
+        """Those that start beside each other, with the tasks that join them inside their guarantees on what is free."""
+        if not any(start.candidate.can_grow for start in starts):
+            return starts
+        room, headroom, users = self.room.copy(), QuotaHeadroom(self.shares), UserRoom(self.shares.users)
+        for start in starts:
+            room.occupy(start.held)
+            headroom.take(start.queue, start.charge)
+            users.take(start.candidate.job, start.charge, start.beside)
+        return grow_all(starts, room, headroom, users, lambda left: left.entitled)
 
     def _worth(self, starts: Iterable[JobStart], tier: Tier | None = None) -> list[float]:
         """By sub-layer, the GPUs of starts that lie inside a tier as a whole; None: all of them do."""

@@ -34,6 +34,7 @@ from solver.queueing.entry import back_off_ends
 from solver.queueing.fallback import as_open_at, fallback_opens, types_of
 from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import QuotaHeadroom, Shares
+from solver.quota.guarantees import too_small
 from solver.quota.host_dues import HostDues
 from solver.quota.host_guarantees import HeldAlone
 from solver.quota.host_shares import HostShares
@@ -200,15 +201,15 @@ class Waiting:
             yield FallbackLater(tuple(types_of(first)), tuple(types_of(option)), fallback_opens(job, self.policy))
 
     def _beyond_guarantee(self, job: Job, option: Option) -> Iterable[BeyondGuarantee]:
-        """The guarantee on its path that has the least left, where that is too little."""
+        """The guarantees on its path that have too little left."""
+        tree, left = self.shares.tree, self._headroom.entitled.left
+        ends = back_off_ends(job, self.policy)
+        until = ends if ends > self.now else None
         for gpu_type, wanted in option.charge.items():
-            lines = self.shares.tree.lines(job.spec.queue, gpu_type)
-            room, line = min((self._headroom.entitled.left(line), line) for line in lines)
-            if room < wanted:
-                ends = back_off_ends(job, self.policy)
-                until = ends if ends > self.now else None
-                origin = self._origin(line.queue, gpu_type)
-                yield BeyondGuarantee(line.queue, gpu_type, MilliGpu(room), MilliGpu(wanted), until, origin)
+            lines = tree.lines(job.spec.queue, gpu_type)
+            for line in too_small(tree, self.shares.guaranteed, lines, left, wanted):
+                room, origin = MilliGpu(left(line)), self._origin(line.queue, gpu_type)
+                yield BeyondGuarantee(line.queue, gpu_type, room, MilliGpu(wanted), until, origin)
 
     def _quota_max(self, line: QuotaLine, wanted: int) -> QuotaMax:
         used = MilliGpu(self.shares.used.get(line, 0) + self._headroom.taken.get(line, 0))

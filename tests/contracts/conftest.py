@@ -12,12 +12,14 @@ from _pytest.mark.structures import ParameterSet
 from tests.contracts.backend_world import BackendWorld, Watcher
 from tests.contracts.baremetal_worlds import baremetal_world
 from tests.contracts.local_worlds import local_world
+from tests.contracts.played_worlds import played_world
 from tests.contracts.simulated_worlds import kind_world, unkind_world
 from tests.contracts.stores import Stores, postgresql_stores, sqlite_stores
 
 BACKENDS: dict[str, Callable[[Path], AbstractContextManager[BackendWorld]]] = {
     "baremetal": baremetal_world,
     "local": local_world,
+    "played": played_world,
     "simulated-kind": kind_world,
     "simulated-unkind": unkind_world,
 }

@@ -215,8 +215,9 @@ class AgentServer:
         """All, where another control plane leads; else silent ones, and those with certificates that count no more."""
         lines = tuple(self._lines.values())
         if not self._leads():
-            await self._let_go(dict.fromkeys(lines, "another control plane leads"), NOT_LEADING)
+            # Before goodbyes, which take a while: an agent that comes meanwhile, since this one leads again, must stay known.
             self._fleet.away()
+            await self._let_go(dict.fromkeys(lines, "another control plane leads"), NOT_LEADING)
             return
         self._fleet.tick()
         for node in self._fleet.silent(LEASE) & self._lines.keys():
@@ -237,10 +238,10 @@ class AgentServer:
         await self._let_go(refused, BAD_HELLO)
 
     async def _let_go(self, lines: Mapping[AgentConnection, str], code: int) -> None:
-        """All at once, each for a reason: one that takes no leave holds up no other."""
-        await asyncio.gather(*(line.close(code, reason) for line, reason in lines.items()))
+        """All at once, each for a reason: one that takes no leave holds up no other, and is not heard any more."""
         for line in lines:
             self._gone(line)
+        await asyncio.gather(*(line.close(code, reason) for line, reason in lines.items()))
 
     async def _receive(self, connection: ServerConnection) -> None:
         with suppress(ConnectionClosed):
@@ -252,6 +253,9 @@ class AgentServer:
             carrying = asyncio.create_task(line.carry())
             try:
                 async for message in connection:
+                    # What was long on its way, over a connection that the agent has replaced, is older than what it told since.
+                    if self._lines.get(line.node) is not line:
+                        break
                     self._hear(line.node, message)
             except msgspec.MsgspecError as error:
                 self._log.warning("agent-not-understood", node=line.node, message=str(error))

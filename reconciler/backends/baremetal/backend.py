@@ -113,11 +113,14 @@ class BareMetalBackend:
             raise BackendUnreachableError(why)
 
     def forget_all(self, over: Collection[AttemptKey], epoch: Epoch) -> dict[AttemptKey, str]:
-        """All agents are asked about all attempts before any is waited for: one that hangs costs a pass three seconds, once."""
+        """All agents are asked about all attempts before any is waited for: one that hangs costs a pass three seconds, once.
+
+        An answer that comes later counts too: the agent will never speak of that attempt again.
+        """
         self._lead(epoch)
         there = self._fleet.nodes_there()
         asked = {
-            (key, node): self._door.ask(node, _forgetting(epoch, key))
+            (key, node): self._ask_to_forget(node, key, epoch)
             for key in over
             for node in sorted(self._fleet.nodes_with(*key) & there)
         }
@@ -125,14 +128,23 @@ class BareMetalBackend:
         unknown: dict[AttemptKey, list[str]] = {}
         why: dict[AttemptKey, str] = {}
         for (key, node), future in asked.items():
-            answer = _answered(future)
-            if isinstance(answer, Done):
-                self._fleet.forgot(node, *key)
-            else:
+            answer = _answered(future) if future.done() else None
+            if not isinstance(answer, Done):
                 unknown.setdefault(key, []).append(node)
                 why.setdefault(key, _why(answer))
         self._refuse_stale(epoch)
         return {key: f"{', '.join(nodes)}: {why[key]}" for key, nodes in unknown.items()}
+
+    def _ask_to_forget(self, node: NodeName, key: AttemptKey, epoch: Epoch) -> Future[Answer]:
+        """Ask an agent; once it has, the fleet knows."""
+        asked = self._door.ask(node, _forgetting(epoch, key))
+
+        def heard(answered: Future[Answer]) -> None:
+            if answered.exception() is None and isinstance(answered.result(), Done):
+                self._fleet.forgot(node, *key)
+
+        asked.add_done_callback(heard)
+        return asked
 
     def read_log(self, job: JobName, attempt: int, group: str, index: int, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`, from the node that has it, with the values of its secrets covered as far as may be.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from solver.model.document import Document
@@ -47,7 +47,12 @@ def by_command(spec: JobSpec, group: str) -> Behaviour:
     stopped. Any other command succeeds after DEFAULT_DURATION, and does something all the time.
     """
     own = next(known.command for known in spec.task_groups if known.name == group)
-    match own or spec.command:
+    return behaviour_of(own or spec.command)
+
+
+def behaviour_of(command: Sequence[str]) -> Behaviour:
+    """The same of one task, whose command is known."""
+    match tuple(command):
         case ("sleep", "forever"):
             return Behaviour(None, busy=_NEVER)
         case ("sleep", span):
