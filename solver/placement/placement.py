@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count as numbers_from_0
 
+import msgspec
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
@@ -14,12 +16,12 @@ from solver.model.arrays import Counts, Mask
 from solver.model.cluster import LEVELS, GpuType, Level, is_wider
 from solver.model.pledges import Pledged
 from solver.model.shape import MigShape, Shape, SharedShape, nodes_of
-from solver.model.workload import JobSpec, TaskPlacement, Together, TopologyRequest
+from solver.model.workload import JobSpec, TaskPlacement, Together, TopologyRequest, Unit
 from solver.placement.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
 from solver.placement.device_assignment import ServedGroup, assign_devices, by_node, take
 from solver.placement.homogeneous_gangs import has_room, is_homogeneous, lies_anyhow, says_it_all
 from solver.placement.strain import near_data, strain_of, strains_at
-from solver.quota.options import Option
+from solver.quota.options import Option, option_of_unit
 
 ONE_GPU = Shape(1)
 
@@ -192,10 +194,39 @@ def grow(room: FreeCapacity, spec: JobSpec, option: Option, placed: PlacedGang, 
     return PlacedGang(tuple(tasks), strain_of(room, spec, tuple(tasks)))
 
 
+def grow_by_units(
+    room: FreeCapacity, spec: JobSpec, option: Option, placed: PlacedGang, unit: Unit, most: int
+) -> PlacedGang:
+    """Take room for up to `most` more units of tasks of several groups, each whole, as near to the others as can be."""
+    alone, served = spec.one_of(unit), option_of_unit(option, unit)
+    tasks, nodes = list(placed.tasks), [room.index[task.node] for task in placed.tasks]
+    names = [group.name for group in alone.task_groups]
+    size, free = dict(zip(names, unit.sizes, strict=True)), missing_units(spec, unit, placed.tasks)
+    for level in _reach(spec.effective_topology):
+        near = room.topology[level].around(nodes) & room.open_nodes if level else room.open_nodes
+        while most:
+            found = place(room, alone, served, near)
+            if found is None:
+                break
+            number, most = next(free), most - 1
+            tasks += (
+                msgspec.structs.replace(task, index=number * size[task.group] + task.index) for task in found.tasks
+            )
+    return PlacedGang(tuple(tasks), strain_of(room, spec, tuple(tasks)))
+
+
+def missing_units(spec: JobSpec, unit: Unit, placed: Iterable[TaskPlacement]) -> Iterator[int]:
+    """The numbers of the units of which a gang with these tasks has none, from the least."""
+    groups = (spec.task_groups[number] for number in unit.groups)
+    size = {group.name: step for group, step in zip(groups, unit.sizes, strict=True)}
+    there = {task.index // size[task.group] for task in placed if task.group in size}
+    return (number for number in numbers_from_0() if number not in there)
+
+
 def _shared_domain(room: FreeCapacity, spec: JobSpec, number: int, placed: Sequence[TaskPlacement]) -> Mask | None:
     """The nodes on which more tasks of a group are together with the groups that it has to be together with; None: any are."""
     known = spec.together_of(spec.task_groups[number])
-    nodes = [room.index[task.node] for task in placed if known and task.group in known.groups]
+    nodes = [room.index[task.node] for task in placed if known and known.units == 1 and task.group in known.groups]
     return room.topology[known.within].around(nodes[:1]) if known and known.within and nodes else None
 
 
@@ -315,7 +346,8 @@ class _Gang:
         """The groups that keep to one domain, by their places among all; each other group by itself. The hardest first."""
         known = [self.spec.together_of(self.spec.task_groups[group.number]) for group, _ in self.groups]
         for place, kept in enumerate(known):
-            if kept is None:
+            # Units that may lie anyhow are as good as tasks that may.
+            if kept is None or not (kept.units == 1 or kept.within or kept.wishes):
                 yield None, [place]
             elif kept not in known[:place]:
                 yield kept, [other for other in range(place, len(known)) if known[other] == kept]
@@ -328,7 +360,34 @@ class _Gang:
         domain: Domain | None,
         manners: Manners,
     ) -> Found | None:
-        """Groups in one domain, as close as they wish if that can be. `at_first`: by group the slots before any was placed."""
+        """Groups in one domain, as close as they wish if that can be; unit by unit, where they are in units.
+
+        `at_first`: by group the slots before any was placed.
+        """
+        if known is None or known.units == 1:
+            whole = [(place, self.groups[place][1]) for place in places]
+            return self._place_kept_unit(known, whole, at_first, domain, manners)
+        sizes = {place: self.spec.task_groups[self.groups[place][0].number].replica_step for place in places}
+        hosts = dict[int, Chosen]((place, []) for place in places)
+        with self.room.trying():
+            for _ in range(self.groups[places[0]][1] // sizes[places[0]]):
+                found = self._place_kept_unit(known, list(sizes.items()), at_first, domain, manners)
+                if found is None:
+                    return None
+                for place, (group, chosen) in zip(places, found, strict=True):
+                    self._take(group, chosen)
+                    hosts[place] += chosen
+        return [(self.groups[place][0], hosts[place]) for place in places]
+
+    def _place_kept_unit(
+        self,
+        known: Together | None,
+        places: Sequence[tuple[int, int]],
+        at_first: Sequence[Counts],
+        domain: Domain | None,
+        manners: Manners,
+    ) -> Found | None:
+        """So many tasks of each of these groups."""
         for level in known.wishes if known else ():
             found = self._place_groups_in_one(level, places, at_first, domain, manners)
             if found is not None:
@@ -338,18 +397,22 @@ class _Gang:
         return self._place_side_by_side(places, at_first, domain, manners)
 
     def _place_groups_in_one(
-        self, level: Level, places: Sequence[int], at_first: Sequence[Counts], domain: Domain | None, manners: Manners
+        self,
+        level: Level,
+        places: Sequence[tuple[int, int]],
+        at_first: Sequence[Counts],
+        domain: Domain | None,
+        manners: Manners,
     ) -> Found | None:
-        """Groups in one domain of a level, the one left fullest in which they find place."""
+        """So many tasks of groups in one domain of a level, the one left fullest in which they find place."""
         if domain and not is_wider(domain[0], level):
             return self._place_side_by_side(places, at_first, domain, manners)
         topology, domains = self.room.topology, self.room.topology[level]
         able = np.ones(len(domains.names), dtype=bool)
         if domain:
             able &= topology[domain[0]].of_node[domains.first] == domain[1]
-        for place in places:
-            group, tasks = self.groups[place]
-            limits = manners.of_group(group.number).limits
+        for place, tasks in places:
+            limits = manners.of_group(self.groups[place][0].number).limits
             able &= room_in_domains(self._left(place, at_first), level, domains.of_node, limits) >= tasks
         candidates = np.flatnonzero(able)
         free = self.room.offer(ONE_GPU, None, fresh=False).in_domains(level)
@@ -362,18 +425,22 @@ class _Gang:
         return None
 
     def _place_side_by_side(
-        self, places: Sequence[int], at_first: Sequence[Counts], domain: Domain | None, manners: Manners
+        self,
+        places: Sequence[tuple[int, int]],
+        at_first: Sequence[Counts],
+        domain: Domain | None,
+        manners: Manners,
     ) -> Found | None:
         found = Found()
         with self.room.trying():
-            for place in places:
-                group, tasks = self.groups[place]
+            for place, tasks in places:
+                group = self.groups[place][0]
                 offer = self._together(group, self._left(place, at_first), domain)
                 chosen = choose(self.room, offer, tasks, group.bundles, manners.of_group(group.number), domain)
                 if chosen is None:
                     return None
                 found.append((group, chosen))
-                if place != places[-1]:
+                if place != places[-1][0]:
                     self._take(group, chosen)
         return found
 

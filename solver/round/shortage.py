@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -13,10 +13,10 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.offers import Offer
 from solver.model.amounts import NONE, Amounts, is_port
 from solver.model.arrays import Ints
-from solver.model.cluster import GpuType, Level
+from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory, MilliGpu
 from solver.model.shape import MigShape, Shape, SharedShape, taking
-from solver.model.workload import JobSpec, TaskGroup
+from solver.model.workload import JobSpec, KeptGroups, TaskGroup
 from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.placement.reach import limits_of, reach
@@ -189,7 +189,7 @@ def _groups_apart(room: FreeCapacity, spec: JobSpec, option: Option, milli_free:
     """Groups that find no place together, where the job would have one if they were apart: those for which no domain has room."""
     if not spec.kept_groups or not has_place(room, spec.without_together, option):
         return
-    found = [_roomiest_domain(room, spec, option, milli_free, kept.level, kept.groups) for kept in spec.kept_groups]
+    found = [_roomiest_domain(room, spec, option, milli_free, kept) for kept in spec.kept_groups]
     short = [reason for reason in found if reason.best_free < reason.wanted]
     yield from short or found
 
@@ -256,19 +256,15 @@ def _scarce(
 
 
 def _roomiest_domain(
-    room: FreeCapacity,
-    spec: JobSpec,
-    option: Option,
-    milli_free: Ints,
-    level: Level | None = None,
-    groups: Collection[int] = (),
+    room: FreeCapacity, spec: JobSpec, option: Option, milli_free: Ints, kept: KeptGroups | None = None
 ) -> Topology:
-    """Of the level that the job requires, or of this one for some of its groups."""
-    level = level or spec.effective_topology.required or "pool"
-    domains = room.topology[level]
+    """Of the level that the job requires, or of that at which some of its groups keep together, or each unit of them."""
+    level = (kept.level if kept else spec.effective_topology.required) or "pool"
+    groups, domains = kept.groups if kept else (), room.topology[level]
     usable = np.zeros(len(room.nodes), dtype=bool)
-    if groups:
-        charge = sum(spec.task_groups[group].least * option.shapes[group].cost for group in groups)
+    if kept:
+        sizes = [kept.size(group, spec.task_groups[group].least) for group in groups]
+        charge = sum(option.shapes[group].cost * size for group, size in zip(groups, sizes, strict=True))
         for group in groups:
             usable |= room.usable(option.shapes[group], option.gpu_types[group])
     else:
