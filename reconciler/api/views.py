@@ -37,7 +37,7 @@ from reconciler.model.late_runs import late_run
 from reconciler.protocols.backend import Activity, AttemptKey
 from reconciler.protocols.ledger import Claim, JobHoldings, LedgerView, Marks
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
-from solver.model.quantities import Cpu, Instant, Memory
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
@@ -114,6 +114,8 @@ def job_viewer(
             activity=_activity(claim, sighted, stills) if claim else None,
             work=_work(claim, sighted, notes.peak_of, now) if claim else None,
             tasks=claim.tasks if claim else (),
+            gpus=record.spec.gpus,
+            gpus_held=MilliGpu(sum(task.gpus for task in claim.tasks)) if claim else MilliGpu(0),
             cancel_requested_by=record.cancel_requested_by,
             outcome=record.outcome,
             suspended_by=record.suspended_by,
