@@ -353,7 +353,9 @@ def with_fractions(draw: st.DrawFn, world: Snapshot) -> Snapshot:
         held = tuple(
             msgspec.structs.replace(task, devices=task.devices[:devices], share=share) for task in known.placement
         )
-        group = TaskGroup("worker", 1, Shape(gpu_fraction=share, devices=devices))
+        before = known.spec.task_groups[0]
+        shape = Shape(gpu_fraction=share, devices=devices)
+        group = TaskGroup("worker", before.replicas, shape, min_replicas=before.min_replicas)
         spec = msgspec.structs.replace(known.spec, task_groups=(group,))
         sharer = msgspec.structs.replace(known, placement=held, spec=spec)
         if share > 500 or draw(st.booleans()):
