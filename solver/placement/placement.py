@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count as numbers_from_0
+from itertools import islice, permutations
 
 import msgspec
 import numpy as np
@@ -24,6 +25,9 @@ from solver.placement.strain import near_data, strain_of, strains_at
 from solver.quota.options import Option, option_of_unit
 
 ONE_GPU = Shape(1)
+
+ORDERS_MAX = 6
+"""In so many orders the groups of a gang with bundles are placed, as long as they find no place: all of three groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,11 +327,23 @@ class _Gang:
         """All tasks in this domain; None: anywhere."""
         manners = Manners.of(self.room, self.spec)
         if len(self.groups) > 1:
-            return self._place_groups_together(domain, manners)
+            found = self._place_groups_together(domain, manners)
+            for other in self._in_other_orders() if found is None else ():
+                found = other._place_groups_together(domain, Manners.of(self.room, self.spec))
+                if found is not None:
+                    break
+            return found
         ((group, tasks),), (offer,) = self.groups, self.offers
         offer = self._together(group, offer, domain)
         chosen = choose(self.room, offer, tasks, group.bundles, manners.of_group(group.number), domain)
         return None if chosen is None else [(group, chosen)]
+
+    def _in_other_orders(self) -> Iterator[_Gang]:
+        """The same gang, whose groups are placed in another order: where bundles are, those of the first may take all the room."""
+        if any(bundle.within for group, _ in self.groups for bundle in group.bundles):
+            for order in islice(permutations(range(len(self.groups))), 1, ORDERS_MAX):
+                groups, offers = (self.groups[n] for n in order), (self.offers[n] for n in order)
+                yield replace(self, groups=tuple(groups), offers=list(offers))
 
     def _place_groups_together(self, domain: Domain | None, manners: Manners) -> Found | None:
         # Groups compete for the same nodes: what the first take is taken while the others are tried.
@@ -360,41 +376,67 @@ class _Gang:
         domain: Domain | None,
         manners: Manners,
     ) -> Found | None:
-        """Groups in one domain, as close as they wish if that can be; unit by unit, where they are in units.
+        """Groups in one domain, as close as they wish if that can be; of units as many as each domain takes.
 
         `at_first`: by group the slots before any was placed.
         """
         if known is None or known.units == 1:
-            whole = [(place, self.groups[place][1]) for place in places]
-            return self._place_kept_unit(known, whole, at_first, domain, manners)
+            return self._place_whole_groups(known, places, at_first, domain, manners)
         sizes = {place: self.spec.task_groups[self.groups[place][0].number].replica_step for place in places}
-        hosts = dict[int, Chosen]((place, []) for place in places)
+        left, hosts = self.groups[places[0]][1] // sizes[places[0]], dict[int, Chosen]((place, []) for place in places)
         with self.room.trying():
-            for _ in range(self.groups[places[0]][1] // sizes[places[0]]):
-                found = self._place_kept_unit(known, list(sizes.items()), at_first, domain, manners)
-                if found is None:
-                    return None
-                for place, (group, chosen) in zip(places, found, strict=True):
-                    self._take(group, chosen)
-                    hosts[place] += chosen
-        return [(self.groups[place][0], hosts[place]) for place in places]
+            for level in (*known.wishes, known.within):
+                while left:
+                    units, found = self._place_units(level, left, sizes, at_first, domain, manners)
+                    if not found:
+                        break
+                    left -= units
+                    for place, (group, chosen) in zip(places, found, strict=True):
+                        self._take(group, chosen)
+                        hosts[place] += chosen
+        return None if left else [(self.groups[place][0], hosts[place]) for place in places]
 
-    def _place_kept_unit(
+    def _place_units(
+        self,
+        level: Level | None,
+        most: int,
+        sizes: Mapping[int, int],
+        at_first: Sequence[Counts],
+        domain: Domain | None,
+        manners: Manners,
+    ) -> tuple[int, Found | None]:
+        """As many units of these sizes as one domain of a level takes; None: all of them anywhere. With how many they are.
+
+        All units of a domain are placed at once: the largest tasks of all of them first.
+        """
+        if level is None:
+            return most, self._place_side_by_side(
+                [(at, size * most) for at, size in sizes.items()], at_first, domain, manners
+            )
+        able = [self._left(place, at_first).in_domains(level) // size for place, size in sizes.items()]
+        for units in range(min(most, int(np.minimum.reduce(able).max(initial=0))), 0, -1):
+            asked = [(place, size * units) for place, size in sizes.items()]
+            found = self._place_groups_in_one(level, asked, at_first, domain, manners)
+            if found is not None:
+                return units, found
+        return 0, None
+
+    def _place_whole_groups(
         self,
         known: Together | None,
-        places: Sequence[tuple[int, int]],
+        places: Sequence[int],
         at_first: Sequence[Counts],
         domain: Domain | None,
         manners: Manners,
     ) -> Found | None:
-        """So many tasks of each of these groups."""
+        whole = [(place, self.groups[place][1]) for place in places]
         for level in known.wishes if known else ():
-            found = self._place_groups_in_one(level, places, at_first, domain, manners)
+            found = self._place_groups_in_one(level, whole, at_first, domain, manners)
             if found is not None:
                 return found
         if known and known.within:
-            return self._place_groups_in_one(known.within, places, at_first, domain, manners)
-        return self._place_side_by_side(places, at_first, domain, manners)
+            return self._place_groups_in_one(known.within, whole, at_first, domain, manners)
+        return self._place_side_by_side(whole, at_first, domain, manners)
 
     def _place_groups_in_one(
         self,
