@@ -77,7 +77,7 @@ def _in_units(group: TaskGroup, known: Together) -> TaskGroup:
     size, rest = divmod(group.replicas, known.units)
     if rest or not size or group.min_replicas is not None or group.replica_step > 1:
         return group  # settled before, or wrong, which documents say
-    least = None if known.min_units is None else size * known.min_units
+    least = None if known.min_units is None else size * min(known.min_units, known.units)
     return msgspec.structs.replace(group, min_replicas=least, replica_step=size)
 
 
