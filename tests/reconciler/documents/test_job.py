@@ -59,7 +59,7 @@ PAIRS = JOB.replace("replicas: 1", "replicas: 8").replace(
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        ("minUnits: 3", "minUnits: 5", ["14:77 min-above-units"]),
+        ("minUnits: 3", "minUnits: 5", ["14:89 min-above-units"]),
         ("replicas: 8", "replicas: 6", ["11:17 units-do-not-fit"]),
         ("replicas: 4", "replicas: 4\n      minReplicas: 2", ["9:20 units-say-otherwise"]),
         (
@@ -67,7 +67,7 @@ PAIRS = JOB.replace("replicas: 1", "replicas: 8").replace(
             "replicas: 8\n      topology: {group: {tasks: 4, within: rack}}",
             ["12:25 bundles-tear-units"],
         ),
-        ("units: 4,", "units: 4, within: island, preferred: rack,", ["14:104 wish-is-met"]),
+        ("units: 4,", "units: 4, within: island, preferred: rack,", ["14:106 wish-is-met"]),
         ("minUnits: 3}]", "minUnits: 3}], spread: {level: node, maxPerDomain: 2}", ["7:13 units-and-spread", "10:13 units-and-spread"]),
         ("  env: {", "  type: service\n  env: {", ["10:7 one-role", "14:76 one-by-one"]),
     ],
