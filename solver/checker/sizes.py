@@ -121,7 +121,8 @@ def _grows(step: Grow, job: Job, case: JudgedPlan) -> Iterator[Violation]:
         if len(set(numbers)) < len(numbers) or any(number >= group.replicas for number in numbers):
             yield Violation("S2", job.name, f"would have the tasks {numbers} of {group.replicas} of group {group.name}")
         joining = sum(task.group == group.name for task in step.tasks)
-        if joining % group.replica_step:
+        in_units = any(known.units > 1 and group.name in known.groups for known in job.spec.topology.together)
+        if joining % group.replica_step and not in_units:  # those are judged unit by unit
             told = f"group {group.name} grows by {joining} tasks, and may by {group.replica_step} at once"
             yield Violation("S2", job.name, told)
         types = {nodes[task.node].gpu_type for task in tasks if task.node in nodes and task.devices}
@@ -131,7 +132,7 @@ def _grows(step: Grow, job: Job, case: JudgedPlan) -> Iterator[Violation]:
         size = {group.name: group.replica_step for group in job.spec.task_groups if group.name in known.groups}
         before = _units_of(job, known, job.placement) if known.units > 1 else {}
         for number, joined in _units_of(job, known, step.tasks).items() if known.units > 1 else ():
-            if joined != size or number in before:
+            if joined + before.get(number, Counter()) != size:
                 told = f"grows by a part of unit {number} of groups {' and '.join(known.groups)}"
                 yield Violation("S2", job.name, told)
     if all(task.node in nodes for task in together):

@@ -40,7 +40,7 @@ def _surplus_units(job: Job) -> Iterator[tuple[TaskPlacement, ...]]:
         return
     for unit in job.spec.units:
         groups = [job.spec.task_groups[number] for number in unit.groups]
-        if len(groups) > 1:
+        if unit.numbered:
             yield from _surplus_of_groups(job, groups)
             continue
         ((group,), (step,)) = groups, unit.sizes

@@ -107,10 +107,14 @@ class KeptGroups(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Tasks that come and go together: of these groups, by their numbers, so many each."""
+    """Tasks that come and go together: of these groups, by their numbers, so many each.
+
+    `numbered`: it matters which are together: the first ones of every group, then the next. Else any so many of the one group do.
+    """
 
     groups: tuple[int, ...]
     sizes: tuple[int, ...]
+    numbered: bool = False
 
 
 class GroupTopology(Document, frozen=True):
@@ -386,7 +390,7 @@ class JobSpec(Document, frozen=True):
         firsts = {groups[0]: groups for groups in shared if groups}
         others = {number for groups in shared for number in groups[1:]}
         every = (firsts.get(number, (number,)) for number in range(len(self.task_groups)) if number not in others)
-        return tuple(Unit(groups, self._sizes_of(groups)) for groups in every)
+        return tuple(Unit(groups, self._sizes_of(groups), groups[0] in firsts) for groups in every)
 
     def most_more(self, unit: Unit) -> int:
         """By how many units the gang may be larger than the least."""

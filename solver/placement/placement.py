@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count as numbers_from_0
 from itertools import islice, permutations
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -208,23 +208,77 @@ def grow_by_units(
     size, free = dict(zip(names, unit.sizes, strict=True)), missing_units(spec, unit, placed.tasks)
     for level in _reach(spec.effective_topology):
         near = room.topology[level].around(nodes) & room.open_nodes if level else room.open_nodes
-        while most:
+        while most and free:
             found = place(room, alone, served, near)
             if found is None:
                 break
-            number, most = next(free), most - 1
+            number, most = free.pop(0), most - 1
             tasks += (
                 msgspec.structs.replace(task, index=number * size[task.group] + task.index) for task in found.tasks
             )
     return PlacedGang(tuple(tasks), strain_of(room, spec, tuple(tasks)))
 
 
-def missing_units(spec: JobSpec, unit: Unit, placed: Iterable[TaskPlacement]) -> Iterator[int]:
+def complete_unit(
+    room: FreeCapacity, spec: JobSpec, option: Option, placed: PlacedGang, unit: Unit, lacking: LackingUnit
+) -> PlacedGang:
+    """Take room for the tasks that one unit lacks, near those that it has where it has to be; all of them, or none."""
+    groups = tuple(group for group, numbers in zip(unit.groups, lacking.indices, strict=True) if numbers)
+    rest = Unit(groups, tuple(len(numbers) for numbers in lacking.indices if numbers))
+    there = [room.index[task.node] for task in lacking.there]
+    nodes, tasks = [room.index[task.node] for task in placed.tasks], list(placed.tasks)
+    known = spec.together_of(spec.task_groups[unit.groups[0]])
+    kept = [level for number in unit.groups for _, level in spec.kept_in_bundles(spec.task_groups[number])]
+    kept += [known.within] if known and known.within else []
+    for level in _reach(spec.effective_topology):
+        near = room.topology[level].around(nodes) & room.open_nodes if level else room.open_nodes
+        for closer in kept:
+            near = near & room.topology[closer].around(there)
+        found = place(room, spec.one_of(rest), option_of_unit(option, rest), near)
+        if found is not None:
+            by_group = zip(rest.groups, (numbers for numbers in lacking.indices if numbers), strict=True)
+            free = {spec.task_groups[group].name: iter(numbers) for group, numbers in by_group}
+            tasks += (msgspec.structs.replace(task, index=next(free[task.group])) for task in found.tasks)
+            break
+    return PlacedGang(tuple(tasks), strain_of(room, spec, tuple(tasks)))
+
+
+class LackingUnit(NamedTuple):
+    """A unit that has some of its tasks: those, and the indices of what it lacks of each of its groups."""
+
+    there: tuple[TaskPlacement, ...]
+    indices: tuple[tuple[int, ...], ...]
+
+
+def torn_units(spec: JobSpec, unit: Unit, placed: Iterable[TaskPlacement]) -> list[LackingUnit]:
+    """The units of which a gang with these tasks has a part, since it has lost some; none where they are made of bundles."""
+    bundled = (size for number in unit.groups for size, _ in spec.kept_in_bundles(spec.task_groups[number]))
+    if any(size < max(unit.sizes) for size in bundled):
+        return []
+    names = [spec.task_groups[number].name for number in unit.groups]
+    size, there = dict(zip(names, unit.sizes, strict=True)), dict[int, list[TaskPlacement]]()
+    for task in placed:
+        if task.group in size:
+            there.setdefault(task.index // size[task.group], []).append(task)
+    found = list[LackingUnit]()
+    for number, tasks in sorted(there.items()):
+        if len(tasks) < sum(unit.sizes):
+            known = {(task.group, task.index) for task in tasks}
+            every = (range(number * size[name], (number + 1) * size[name]) for name in names)
+            lacking = tuple(
+                tuple(index for index in indices if (name, index) not in known)
+                for name, indices in zip(names, every, strict=True)
+            )
+            found.append(LackingUnit(tuple(tasks), lacking))
+    return found
+
+
+def missing_units(spec: JobSpec, unit: Unit, placed: Iterable[TaskPlacement]) -> list[int]:
     """The numbers of the units of which a gang with these tasks has none, from the least."""
-    groups = (spec.task_groups[number] for number in unit.groups)
+    groups = [spec.task_groups[number] for number in unit.groups]
     size = {group.name: step for group, step in zip(groups, unit.sizes, strict=True)}
     there = {task.index // size[task.group] for task in placed if task.group in size}
-    return (number for number in numbers_from_0() if number not in there)
+    return [number for number in range(groups[0].replicas // unit.sizes[0]) if number not in there]
 
 
 def _shared_domain(room: FreeCapacity, spec: JobSpec, number: int, placed: Sequence[TaskPlacement]) -> Mask | None:

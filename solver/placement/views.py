@@ -10,7 +10,16 @@ from solver.model.arrays import Mask
 from solver.model.workload import Unit
 from solver.placement.best_place import place_best
 from solver.placement.fit import Fit
-from solver.placement.placement import PlacedGang, grow, grow_by_units, has_place, place, realised
+from solver.placement.placement import (
+    LackingUnit,
+    PlacedGang,
+    complete_unit,
+    grow,
+    grow_by_units,
+    has_place,
+    place,
+    realised,
+)
 from solver.placement.starts import held_by
 from solver.queueing.demand import StartCandidate
 from solver.quota.options import Option
@@ -81,6 +90,21 @@ def grow_by_units_in_view(
     """Take room for at most so many more units of several groups of a gang."""
     spec = candidate.job.spec
     return _grown(room, candidate, option, placed, lambda view: grow_by_units(view, spec, option, placed, unit, most))
+
+
+def complete_unit_in_view(
+    room: FreeCapacity,
+    candidate: StartCandidate,
+    option: Option,
+    placed: PlacedGang,
+    unit: Unit,
+    lacking: LackingUnit,
+) -> PlacedGang:
+    """Take room for the tasks that one unit of a gang lacks; all of them, or none."""
+    spec = candidate.job.spec
+    return _grown(
+        room, candidate, option, placed, lambda view: complete_unit(view, spec, option, placed, unit, lacking)
+    )
 
 
 def _grown(

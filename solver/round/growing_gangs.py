@@ -215,12 +215,18 @@ def _tasks_of(
             nodes = [_nodes_of(gang.job, group, room) for group in groups]
             alone = option_of_unit(option, unit, nodes)
             likeness = -1 - number * len(spec.task_groups) - unit.groups[0]
-            there = Counter(task.group for task in gang.job.placement)
-            lacking = min(
-                (group.replicas - there[group.name]) // size for group, size in zip(groups, unit.sizes, strict=True)
-            )
+            lacking = _lacking(gang.job, unit)
             most = _inside_at_most(headroom, spec.queue, alone, lacking)
             yield from (_as_candidate(gang, job, alone, likeness) for job in _missing(gang.job, unit, nodes, most))
+
+
+def _lacking(job: Job, unit: Unit) -> int:
+    """How many whole units a gang lacks."""
+    if unit.numbered:
+        return len(missing_units(job.spec, unit, job.placement))
+    ((place,), (size,)) = unit.groups, unit.sizes
+    group = job.spec.task_groups[place]
+    return (group.replicas - sum(task.group == group.name for task in job.placement)) // size
 
 
 def _joins_anywhere(spec: JobSpec, group: TaskGroup) -> bool:
@@ -259,7 +265,7 @@ def _missing_numbers(gang: Job, name: str) -> Iterator[int]:
     """The numbers of tasks that a group lacks, from the least; of one that is in units with others those of whole units."""
     spec, place = gang.spec, [group.name for group in gang.spec.task_groups].index(name)
     unit = next(unit for unit in spec.units if place in unit.groups)
-    if len(unit.groups) > 1:
+    if unit.numbered:
         size = unit.sizes[unit.groups.index(place)]
         return (number * size + more for number in missing_units(spec, unit, gang.placement) for more in range(size))
     there = {task.index for task in gang.placement if task.group == name}

@@ -68,7 +68,11 @@ PAIRS = JOB.replace("replicas: 1", "replicas: 8").replace(
             ["12:25 bundles-tear-units"],
         ),
         ("units: 4,", "units: 4, within: island, preferred: rack,", ["14:106 wish-is-met"]),
-        ("minUnits: 3}]", "minUnits: 3}], spread: {level: node, maxPerDomain: 2}", ["7:13 units-and-spread", "10:13 units-and-spread"]),
+        (
+            "minUnits: 3}]",
+            "minUnits: 3}], spread: {level: node, maxPerDomain: 2}",
+            ["7:13 units-and-spread", "10:13 units-and-spread"],
+        ),
         ("  env: {", "  type: service\n  env: {", ["10:7 one-role", "14:76 one-by-one"]),
     ],
 )

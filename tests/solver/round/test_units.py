@@ -150,3 +150,19 @@ def test_a_part_of_a_unit_that_joins_is_refused() -> None:
     assert [task.index for task in plan.steps[0].tasks] == [1, 2, 3]  # type: ignore[union-attr]
     told = faulty(scenario, plan, lambda tasks: tasks[:1])
     assert "S2 grows by a part of unit 1 of groups prefill and decode" in told
+
+
+def test_a_unit_that_has_lost_a_task_gets_it_back() -> None:
+    scenario, _ = plan_for("grow-again")
+    (gang,) = (known for known in scenario.snapshot.jobs if known.name == "serving")
+    lost = msgspec.structs.replace(
+        gang, placement=tuple(t for t in gang.placement if (t.group, t.index) != ("decode", 4))
+    )
+    jobs = tuple(lost if known is gang else known for known in scenario.snapshot.jobs)
+    world = msgspec.structs.replace(scenario.snapshot, jobs=jobs)
+    for optimiser in (None, optimise):
+        plan = solve(world, scenario.policy, optimiser)
+        assert violations(world, scenario.policy, plan) == ()
+        (grow,) = (step for step in plan.steps if isinstance(step, Grow))
+        assert [(task.group, task.index) for task in grow.tasks if task.index == 4] == [("decode", 4)]
+        assert len(grow.tasks) == 4
