@@ -87,6 +87,10 @@ def _together_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
         if not (known.within or known.wishes or known.units > 1):
             message = f"the groups {_names(known)} are to keep together, and no level says in what"
             yield job.problem(at, "together-in-no-level", message, "Add within, or preferred, or units.")
+        if len(known.groups) == 1:
+            message = f"{known.groups[0]} is the only group that is to keep together here"
+            fix = "Name the others, or write topology.required or replicaStep of the group."
+            yield job.problem((*at, "groups"), "together-alone", message, fix)
         yield from unit_problems(job, at, known)
         yield from _wish_problems(job, at, known.preferred, known.within)
         if required and known.within and not is_wider(required, known.within):

@@ -415,6 +415,11 @@ class JobSpec(Document, frozen=True):
         """With which groups a group keeps together; None: with none. A single task is together with itself."""
         return next((known for known in self.topology.together if group.name in known.groups), None)
 
+    def unit_of(self, group: str, index: int) -> tuple[str, int] | None:
+        """The unit of several groups that a task is in: the first of these, and the unit's number; None: it is in none."""
+        known = next((each for each in self.topology.together if each.units > 1 and group in each.groups), None)
+        return (known.groups[0], self.unit_number(known, group, index)) if known else None
+
     def is_in_units(self, group: TaskGroup) -> bool:
         """Whether tasks of a group come and go with those of others."""
         known = self.together_of(group)

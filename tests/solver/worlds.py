@@ -213,7 +213,7 @@ def units_of_groups(draw: st.DrawFn, waiting: Job) -> Job:
         return waiting
     units, (first, *_) = draw(st.integers(2, 3)), waiting.spec.task_groups
     least = draw(st.sampled_from([None, 1, 1, 2]))
-    level = draw(st.sampled_from([None, "island", "rack", "block"]))
+    level: Level | None = draw(st.sampled_from([None, "island", "rack", "block"]))
     known = Together(("g0", "g1"), level, draw(WISHES), units, least)
     more = msgspec.structs.replace(first.shape, gpus=draw(st.sampled_from([0, 1, 1, 2])))
     groups = (
@@ -235,7 +235,7 @@ def running_units(draw: st.DrawFn, known: Job) -> Job:
         return known
     units = max(2, there + draw(st.integers(0, 2)))
     numbers = sorted(draw(st.lists(st.sampled_from(range(units)), min_size=there, max_size=there, unique=True)))
-    level = draw(st.sampled_from([None, "rack", "block"]))
+    level: Level | None = draw(st.sampled_from([None, "rack", "block"]))
     kept = Together(("g0", "g1"), level, None, units, draw(st.integers(1, there)))
     groups = (TaskGroup("g0", units, Shape(1)), TaskGroup("g1", units, Shape(each, cpu=Cpu(0 if each else 1000))))
     devices = iter(task.devices)

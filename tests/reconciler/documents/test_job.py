@@ -83,7 +83,7 @@ def test_units_that_can_not_be(before: str, after: str, expected: list[str]) -> 
 def test_units_settle_what_each_has_of_its_groups() -> None:
     _, spec = read_job(PAIRS.encode(), "job.yaml")
     assert [(group.least, group.replicas, group.replica_step) for group in spec.task_groups] == [(3, 4, 1), (6, 8, 2)]
-    assert spec.units == (Unit((0, 1), (1, 2)),)
+    assert spec.units == (Unit((0, 1), (1, 2), numbered=True),)
     assert decode(encode(spec), JobSpec) == spec
     said = PAIRS.replace("replicas: 8", "replicas: 8\n      minReplicas: 6\n      replicaStep: 2")
     assert read_job(said.encode(), "job.yaml")[1] == spec
@@ -179,7 +179,7 @@ def test_json_is_a_way_of_writing_a_job() -> None:
         ("preferred: rack", "together: [{groups: [worker, leader]}]", ["14:42 together-in-no-level"]),
         ("preferred: rack", "together: [{groups: [worker, leader], within: pool}]", ["14:77 together-anyway"]),
         ("preferred: rack", "together: [{groups: [worker, leadr], within: rack}]", ["14:60 unknown-task-group"]),
-        ("preferred: rack", "together: [{groups: [worker], within: rack}]", ["14:51 out-of-range"]),
+        ("preferred: rack", "together: [{groups: [worker], within: rack}]", ["14:51 together-alone"]),
         ("preferred: rack", "together: [{groups: [worker, leader], units: 0}]", ["14:76 out-of-range"]),
         ("preferred: rack", "together: [{groups: [worker, leader], units: 2}]", ["11:17 units-do-not-fit"]),
         (

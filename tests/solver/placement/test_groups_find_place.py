@@ -98,7 +98,8 @@ def with_bundles(random: Random) -> JobSpec:
 
 def in_units(random: Random) -> JobSpec:
     """Two or three units of two groups."""
-    units, level = random.choice([2, 3]), random.choice(["rack", "rack", "block", "island"])
+    level: Level = random.choice(["rack", "rack", "block", "island"])
+    units = random.choice([2, 3])
     first = TaskGroup("g0", units * random.choice([1, 1, 2]), Shape(random.choice([1, 2, 3])))
     second = TaskGroup("g1", units * random.choice([1, 2, 3]), Shape(random.choice([1, 1, 2])))
     return JobSpec(
