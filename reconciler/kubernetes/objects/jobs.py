@@ -9,11 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.closeness import Kept
 from reconciler.kubernetes.objects.constraints import Places, as_types
 from reconciler.kubernetes.objects.device_assignment import Held, share_of, slots_of
 from reconciler.kubernetes.objects.gang_needs import GangNeeds, needs_on
 from reconciler.kubernetes.objects.gangs import InRole, LivePods
-from reconciler.kubernetes.objects.kept import Kept
 from reconciler.kubernetes.objects.limits import began_at, limit_of
 from reconciler.kubernetes.objects.pod_affinity import SLICE_KEYS, AffinityRules, Company, as_level
 from reconciler.kubernetes.objects.pods import PodTask

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.closeness import Kept
 from reconciler.kubernetes.objects.constraints import Places
-from reconciler.kubernetes.objects.kept import Kept
 from reconciler.kubernetes.objects.pod_affinity import as_level
 from reconciler.kubernetes.objects.podgroups import SubGroups
 from reconciler.kubernetes.objects.remarks import Refusal, Remark

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.kubernetes.objects.closeness import Kept
 from reconciler.kubernetes.objects.gangs import InRole
-from reconciler.kubernetes.objects.kept import Kept
 from reconciler.kubernetes.objects.membership import in_natural_order
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.remarks import Refusal

@@ -6,11 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 
+from reconciler.kubernetes.control.node_health import leaving_drained
+from reconciler.kubernetes.control.sight import cluster_sight
 from reconciler.kubernetes.objects.jobs import PodGang
+from reconciler.kubernetes.objects.wire import Pod, read
+from reconciler.model.health_record import NodeHealth, PartHealth
+from solver.model.cluster import NodeName
+from solver.model.quantities import Duration, Instant
 from solver.model.workload import Bundle, Together
+from solver.policy.policy import policy_of
 from tests.reconciler.kubernetes.rounds import starts
 from tests.reconciler.kubernetes.samples import Sent, cluster, codes, from_yaml, node, pod, queued, the_gang
 
+NOW = Instant(0)
 RACK = "cloud.provider.com/topology-rack"
 NODES = [node(name, labels={RACK: name[0]}) for name in ("a1", "a2", "b1", "b2")]
 IN_RACK = {"topology": "default", "requiredTopologyLevel": RACK}
@@ -154,6 +162,20 @@ def test_a_round_starts_the_units_for_which_there_is_room_and_completes_those_th
     pods = [known for known in running() if known["metadata"]["name"] != "replica-1-decode-1"]
     (grow,) = starts(cluster(NODES, [*pods, in_sub_group("replica-1-decode", 2)], kai(PAIRS | mine)))
     assert [(task.group, task.index, task.node[0]) for task in grow.tasks] == [("replica-decode", 3, "b")]
+
+
+def test_a_drained_node_takes_the_whole_units_that_it_has_a_part_of() -> None:
+    pods = running()
+    far = next(known for known in pods if known["metadata"]["name"] == "replica-2-decode-1")
+    far["spec"]["nodeName"] = "a2"
+    seen = cluster(NODES, pods, kai(PAIRS))
+    read_pods = {(known.metadata.namespace, known.metadata.name): known for known in (read(sent, Pod) for sent in pods)}
+    sight = cluster_sight(seen, read_pods, {}, Duration(60_000), NOW, ())
+    one = [f"uid-of-replica-2-{rest}" for rest in ("decode-0", "decode-1", "prefill-0")]
+    for name, only in (("a2", one), ("b1", [])):  # two of three units have to stay
+        health = NodeHealth(NodeName(name), parts=(PartHealth("", "drained", NOW, "XID 79", NOW.after(60_000)),))
+        (step,) = leaving_drained(sight, (health,), policy_of(()))
+        assert sorted(step.only) == only
 
 
 @pytest.mark.parametrize(
