@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from solver.model.arrays import Ints
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory, MilliGpu
 from solver.model.shape import MigShape, Shape, SharedShape, taking
-from solver.model.workload import JobSpec, KeptGroups, TaskGroup
+from solver.model.workload import JobSpec, KeptGroups, TaskGroup, Unit
 from solver.placement.closeness import tasks_that_fit
 from solver.placement.placement import has_place
 from solver.placement.reach import limits_of, reach
@@ -31,7 +32,7 @@ from solver.plan.reasons import (
     TooClose,
     Topology,
 )
-from solver.quota.options import Option
+from solver.quota.options import Option, option_of_unit
 from solver.round.instance_shortage import (
     beside_others,
     fit_in_turn,
@@ -190,8 +191,23 @@ def _groups_apart(room: FreeCapacity, spec: JobSpec, option: Option, milli_free:
     if not spec.kept_groups or not has_place(room, spec.without_together, option):
         return
     found = [_roomiest_domain(room, spec, option, milli_free, kept) for kept in spec.kept_groups]
-    short = [reason for reason in found if reason.best_free < reason.wanted]
+    found = [_in_units(room, spec, option, *pair) for pair in zip(spec.kept_groups, found, strict=True)]
+    short = [reason for reason in found if reason.units_that_fit < reason.units or reason.best_free < reason.wanted]
     yield from short or found
+
+
+def _in_units(room: FreeCapacity, spec: JobSpec, option: Option, kept: KeptGroups, reason: Topology) -> Topology:
+    """The reason, with how many units there is room for, where it is about such."""
+    if not kept.sizes:
+        return reason
+    needed = kept.times([group.least for group in spec.task_groups])
+
+    def too_many(count: int) -> bool:
+        some = Unit(kept.groups, tuple(size * count for size in kept.sizes))
+        return not has_place(room, spec.one_of(some), option_of_unit(option, some))
+
+    fits = bisect_left(range(1, needed + 1), True, key=too_many)
+    return msgspec.structs.replace(reason, units=needed, units_that_fit=fits)
 
 
 def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
