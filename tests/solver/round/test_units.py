@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given
 
 from solver.checker.check import violations
@@ -48,6 +49,7 @@ def test_no_plan_breaks_a_rule_nor_tears_a_unit(snapshot: Snapshot, policy: Poli
             assert not any(torn(job, job.placement) for job in world.jobs)
 
 
+@pytest.mark.thorough
 @many
 @given(UNITS, policies() | policies(keeping=True))
 def test_names_of_groups_decide_nothing(snapshot: Snapshot, policy: Policy) -> None:

@@ -9,6 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 import msgspec
+import pytest
 
 from solver.checker.check import violations
 from solver.milp.highs import optimise
@@ -124,6 +125,7 @@ def leaving(random: Random) -> tuple[Snapshot, int | None] | None:
     return world, None
 
 
+@pytest.mark.thorough
 def test_as_few_units_leave_as_do() -> None:
     seen = Counter[int | None]()
     for seed in range(WORLDS):
@@ -170,6 +172,7 @@ def joining(random: Random) -> tuple[Snapshot, Policy, Unit, int, int] | None:
     return snapshot_of(Instant(0), ground.nodes, jobs), policy(guaranteed), unit, now, most
 
 
+@pytest.mark.thorough
 def test_as_many_units_join_as_can_inside_the_guarantee() -> None:
     seen = Counter[bool]()
     for seed in range(WORLDS):
