@@ -48,6 +48,8 @@ class Payload(Document, frozen=True, omit_defaults=False):
 class JobView(Payload, frozen=True, kw_only=True):
     """A job as submitted, and where it stands. `tasks` is what it holds, `time_limit` and `idle_limit` what it was started under.
 
+    `gpus`: of the whole job, an elastic one at its full size; `gpus_held`: of these so many are its own now.
+
     `failures`: attempts that failed and were followed by another. `block`: what keeps rounds from being asked about it.
     `boost`: what puts it before the others of its queue that wait.
     `activity`: when a running job that has an idle limit did something last, and until when that is known; null: it is not.
@@ -73,6 +75,8 @@ class JobView(Payload, frozen=True, kw_only=True):
     activity: Activity | None = None
     work: ReportedWork | None = None
     tasks: tuple[TaskPlacement, ...] = ()
+    gpus: MilliGpu = MilliGpu(0)
+    gpus_held: MilliGpu = MilliGpu(0)
     cancel_requested_by: str = ""
     outcome: JobOutcome | None = None
     suspended_by: str = ""

@@ -38,7 +38,7 @@ from reconciler.model.queue_line import QueueUser
 from reconciler.protocols.backend import Activity, AttemptKey
 from reconciler.protocols.ledger import Claim, JobHoldings, LedgerView, Marks
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
-from solver.model.quantities import Cpu, Instant, Memory
+from solver.model.quantities import Cpu, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, QueueName, TaskPlacement
@@ -87,24 +87,22 @@ def job_viewer(
     records, sighted = services.jobs.live_jobs() if of is None else of, services.sighted()
     holds = _holdings(services, of) if held is None else held
     claims, reservations, attempts = holds.claims, holds.reservations, holds.attempts
-    asked = by_job(holds.intents)
+    asked, stills = by_job(holds.intents), services.idle_gpus()
     now, by_hand = services.clock.now(), services.interventions.in_force()
     tallies, boosts = services.jobs.tallies(depended_on(records)), about(by_hand, "boost", "job", now)
     unread_now = unread(records, attempts, services.storages(), services.checkpoints)
     held_now = _held_now(services, records, by_hand, now)
     blocked, notes = blocks(records, now, claims.keys(), tallies, unread_now, held_now), _PolicyNotes.of(services)
-    stills = services.idle_gpus()
 
     def view(record: JobRecord) -> JobView:
-        ended_in = record.outcome.attempt if record.outcome else 0
-        claim, attempt = claims.get(record.name), attempts.get(record.name, ended_in)
+        claim, last = claims.get(record.name), record.outcome.attempt if record.outcome else 0
         return JobView(
             name=record.name,
             spec=record.spec,
             user=record.user,
             submitted_at=record.submitted_at,
-            state=state_of(record, claim, asked[record.name], reservations, attempt),
-            attempt=claim.attempt if claim else attempt,
+            state=state_of(record, claim, asked[record.name], reservations, attempts.get(record.name, last)),
+            attempt=claim.attempt if claim else attempts.get(record.name, last),
             since=claim.since if claim else None,
             running_since=claim.running_since if claim else None,
             time_limit=claim.time_limit if claim else None,
@@ -116,6 +114,8 @@ def job_viewer(
             activity=_activity(claim, sighted, stills) if claim else None,
             work=_work(claim, sighted, notes.peak_of, now) if claim else None,
             tasks=claim.tasks if claim else (),
+            gpus=record.spec.gpus,
+            gpus_held=MilliGpu(sum(task.gpus for task in claim.tasks)) if claim else MilliGpu(0),
             cancel_requested_by=record.cancel_requested_by,
             outcome=record.outcome,
             suspended_by=record.suspended_by,

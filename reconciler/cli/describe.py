@@ -29,7 +29,7 @@ from reconciler.model.clock import SystemClock
 from reconciler.protocols.history import Event
 from solver.model.cluster import Level
 from solver.model.document import API_VERSION, Document
-from solver.model.workload import Bundle, JobSpec, Spread, TaskGroup
+from solver.model.workload import Bundle, JobSpec, Spread, TaskGroup, Together
 from solver.plan.reason import count
 
 
@@ -161,7 +161,7 @@ def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
     wished += ["bound by communication"] if topology.communication == "bound" else []
     wished += _kept(topology.group, topology.spread)
     for known in topology.together:
-        wished.append(f"{' and '.join(known.groups)} together {_levels(known.within, known.wishes)}")
+        wished.append(_together(known))
     for group in spec.task_groups:
         own = group.topology
         levels = [f"required one {own.required}"] if own.required else []
@@ -178,6 +178,16 @@ def _wishes(spec: JobSpec) -> Iterator[tuple[str, str]]:
         yield "Environment", ", ".join(sorted(spec.env))
     if spec.secrets:
         yield "Secrets", ", ".join(f"{use} as {use.env or f'file {use.file}'}" for use in spec.secrets)
+
+
+def _together(known: Together) -> str:
+    """`leader and worker together in one rack`, or `3 to 4 units of prefill and decode, each in one rack`."""
+    groups, levels = " and ".join(known.groups), _levels(known.within, known.wishes)
+    if known.units == 1:
+        return f"{groups} together {levels}"
+    least = known.units if known.min_units is None else known.min_units
+    count = f"{known.units}" if least == known.units else f"{least} to {known.units}"
+    return f"{count} units of {groups}" + (f", each {levels}" if levels else "")
 
 
 def _kept(bundles: Bundle | tuple[Bundle, ...] | None, spread: Spread | None) -> Iterator[str]:

@@ -16,7 +16,7 @@ from reconciler.cli.completion import job_names, queue_names
 from reconciler.cli.connection import api_client, server_option
 from reconciler.cli.job_names import counts_of, find
 from reconciler.cli.output import CommandFailedError, output_option, print_json
-from reconciler.cli.phrases import class_of, gpus_of, nodes_of, standing, with_idleness
+from reconciler.cli.phrases import class_of, gpus_of, nodes_of, standing, tasks_of, with_idleness
 from reconciler.cli.tables import Listing, show, show_again
 from reconciler.cli.times import local, span
 from reconciler.client import Client
@@ -182,7 +182,7 @@ def _row(job: JobView, age_ms: int, wide: bool) -> list[str]:
     if not wide:
         return row
     row[-1] = with_idleness(", ".join(nodes_of(job)), job) or standing(job)
-    return [*row, str(spec.tasks), str(job.attempt), job.user, local(job.submitted_at)]
+    return [*row, tasks_of(job), str(job.attempt), job.user, local(job.submitted_at)]
 
 
 class _Folded(NamedTuple):

@@ -32,9 +32,9 @@ _NOT_BEGUN: Final[frozenset[JobState]] = frozenset({"queued", "reserved"})
 
 @click.command(short_help="Print what a task wrote.")
 @click.argument("job", shell_complete=job_names)
-@click.argument("task", required=False, metavar="[GROUP/INDEX]")
+@click.argument("task", required=False)
 @click.option("--group", default="", help="The task's group. Default: the job's first.")
-@click.option("--index", type=click.IntRange(0), default=0, show_default=True, help="Which task of the group.")
+@click.option("--index", type=click.IntRange(0), help="Which task of the group. Default: 0.")
 @click.option("--attempt", type=click.IntRange(1), help="Which attempt of the job. Default: the newest.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for the task to start, and go on until the job has ended.")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Begin with the last N lines.")
@@ -43,7 +43,7 @@ def logs(
     job: str,
     task: str | None,
     group: str,
-    index: int,
+    index: int | None,
     attempt: int | None,
     follow: bool,
     tail: int | None,
@@ -51,29 +51,29 @@ def logs(
 ) -> None:
     """Print what one task of JOB wrote to stdout and stderr, byte for byte; on a terminal, text and colours alone.
 
-    GROUP/INDEX names the task as `quorate describe` does, such as worker/3.
+    TASK is a group, or one of its tasks as `quorate describe` lists them: worker/2. It says the same as --group and --index.
 
     Of an array or pipeline, that of each of its jobs that has begun, one after the other under its name.
     """
     if task is not None:
-        group, index = _named(task, is_said=bool(group or index))
+        if group or index is not None:
+            raise click.UsageError("TASK names the task: leave out --group and --index")
+        group, index = _named(task)
     with api_client(server) as client:
         found = find(client, job)
         if isinstance(found, GroupView) and follow:
             fix = f"Name one of them, such as {found.jobs[0].name}."
             raise CommandFailedError(f"{job} has {count(len(found.jobs), 'job')}: -f follows one", fix=fix)
-        for title, log in _logs_of(client, found, (group, index, attempt or 0)):
+        for title, log in _logs_of(client, found, (group, index or 0, attempt or 0)):
             _write(chain((title,), log.pieces(follow, tail)))
 
 
-def _named(task: str, *, is_said: bool) -> tuple[str, int]:
-    """The group and index of `worker/3`. Raises UsageError."""
-    group, _, number = task.partition("/")
-    if is_said:
-        raise click.UsageError(f"{task} names a task, as --group and --index do: keep one of them")
-    if not group or not number.isdecimal():
-        raise click.UsageError(f"{task!r} is no task. Write it like worker/3")
-    return group, int(number)
+def _named(task: str) -> tuple[str, int]:
+    """The group and the index that `worker/2` names; of `worker` its first task."""
+    group, slash, index = task.partition("/")
+    if not group or (slash and not index.isdecimal()):
+        raise click.UsageError(f"{task} names no task: write it as worker/2, or give --group and --index")
+    return group, int(index or 0)
 
 
 def _write(pieces: Iterable[bytes]) -> None:

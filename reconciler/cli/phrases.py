@@ -43,11 +43,20 @@ def _size(groups: list[tuple[int, Shape]]) -> str:
 
 
 def gpus_of(job: JobView) -> str:
-    """Of all its tasks; of MIG instances and parts by memory what it holds: before, it is not known of which type they will be."""
+    """Of all its tasks, and before them what it holds while that is less: `24/32`.
+
+    Of MIG instances and parts by memory what it holds: before, it is not known of which type they will be.
+    """
+    held = MilliGpu(sum(task.gpus for task in job.tasks))
     shapes = [group.shape for group in job.spec.task_groups]
-    if all(shape.mig is None and shape.gpu_memory is None for shape in shapes):
-        return str(job.spec.gpus)
-    return str(MilliGpu(sum(task.gpus for task in job.tasks))) if job.tasks else ""
+    if not all(shape.mig is None and shape.gpu_memory is None for shape in shapes):
+        return str(held) if job.tasks else ""
+    return f"{held}/{job.spec.gpus}" if 0 < len(job.tasks) < job.spec.tasks else str(job.spec.gpus)
+
+
+def tasks_of(job: JobView) -> str:
+    """How many tasks it has; `3/4` while it has fewer than it may."""
+    return f"{len(job.tasks)}/{job.spec.tasks}" if 0 < len(job.tasks) < job.spec.tasks else str(job.spec.tasks)
 
 
 def gpu_hours(gpu_seconds: Decimal) -> str:

@@ -165,10 +165,10 @@ def job_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
             message = f"the task group {group.name} may have {wish}"
             fix = f"Let replicas be minReplicas and a multiple of {group.replica_step} more."
             yield job.problem((*at, "replicaStep"), "steps-do-not-fit", message, fix)
-        if group.replica_step > 1 and job.value.type == "service":
+        if group.replica_step > 1 and job.value.type == "service" and not job.value.is_in_units(group):
             message = "the replicas of a service are each of their own, and come one by one"
             yield job.problem((*at, "replicaStep"), "one-by-one", message, "Delete replicaStep, or submit a gang.")
-        if group.replica_step > 1 and group.least == group.replicas:
+        if group.replica_step > 1 and group.least == group.replicas and not job.value.is_in_units(group):
             message = f"the task group {group.name} always has {count(group.replicas, 'task')}"
             yield job.problem((*at, "replicaStep"), "never-grows", message, "Add minReplicas, or delete replicaStep.")
         idle = job.value.launcher is not None and not group.launcher

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from reconciler.documents.declarations import Declaration
+from reconciler.documents.job_units import unit_problems
 from reconciler.model.problem import Path, Problem, did_you_mean
 from solver.model.cluster import LEVELS, Level, is_wider
 from solver.model.workload import Bundle, GroupTopology, JobSpec, TaskGroup, Together, TopologyRequest, Wish, levels_of
@@ -83,9 +84,14 @@ def _together_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     required = job.value.topology.required
     for index, known in enumerate(job.value.topology.together):
         at: Path = ("spec", "topology", "together", index)
-        if not (known.within or known.wishes):
+        if not (known.within or known.wishes or known.units > 1):
             message = f"the groups {_names(known)} are to keep together, and no level says in what"
-            yield job.problem(at, "together-in-no-level", message, "Add within, or preferred.")
+            yield job.problem(at, "together-in-no-level", message, "Add within, or preferred, or units.")
+        if len(known.groups) == 1:
+            message = f"{known.groups[0]} is the only group that is to keep together here"
+            fix = "Name the others, or write topology.required or replicaStep of the group."
+            yield job.problem((*at, "groups"), "together-alone", message, fix)
+        yield from unit_problems(job, at, known)
         yield from _wish_problems(job, at, known.preferred, known.within)
         if required and known.within and not is_wider(required, known.within):
             message = (

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from solver.model.cluster import Node, NodeName, SpreadLevel
-from solver.model.workload import Bundle, Job, Spread, TaskGroup, TaskPlacement
+from solver.model.workload import Bundle, Job, Spread, TaskGroup, TaskPlacement, Together
 from solver.plan.violation import Violation
 
 
@@ -65,12 +65,22 @@ def bundles(job: Job, group: TaskGroup) -> tuple[Bundle, ...]:
 
 def _separated(job: Job, placed: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]) -> Iterable[Violation]:
     for known in job.spec.topology.together:
-        domains = {
-            nodes[task.node].domain(known.within) for task in placed if known.within and task.group in known.groups
-        }
-        if len(domains) > 1:
-            told = f"the groups {' and '.join(known.groups)} are spread over {', '.join(sorted(domains))}"
-            yield Violation("S5", job.name, told)
+        for number, unit in enumerate(units(job, known, placed)) if known.within else ():
+            domains = {nodes[task.node].domain(known.within or "pool") for task in unit}
+            if len(domains) > 1:
+                which = f"unit {number} of " if known.units > 1 else ""
+                told = f"{which}the groups {' and '.join(known.groups)} are spread over {', '.join(sorted(domains))}"
+                yield Violation("S5", job.name, told)
+
+
+def units(job: Job, known: Together, tasks: Sequence[TaskPlacement]) -> list[list[TaskPlacement]]:
+    """Tasks of groups that keep together, in the order of the units that they are in; all of them, where they are one."""
+    found = defaultdict[int, list[TaskPlacement]](list)
+    size = {group.name: group.replica_step for group in job.spec.task_groups}
+    for task in tasks:
+        if task.group in known.groups:
+            found[0 if known.units == 1 else task.index // size[task.group]].append(task)
+    return [found[number] for number in sorted(found)]
 
 
 def _domain(node: Node, level: SpreadLevel) -> str:

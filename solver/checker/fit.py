@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from solver.checker.case import JudgedPlan
-from solver.checker.closeness import bundles
+from solver.checker.closeness import bundles, units
 from solver.model.cluster import GpuType, Level, Node, NodeName
 from solver.model.workload import Job, TaskPlacement
 from solver.plan.violation import Violation
@@ -71,7 +71,7 @@ def _missed_inside(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[Node
 
 def _preferring(job: Job, tasks: Sequence[TaskPlacement]) -> Iterable[tuple[set[Level], list[TaskPlacement]]]:
     for known in job.spec.topology.together:
-        yield _levels(known.preferred), [task for task in tasks if task.group in known.groups]
+        yield from ((_levels(known.preferred), unit) for unit in units(job, known, tasks))
     for group in job.spec.task_groups:
         mine = [task for task in tasks if task.group == group.name]
         yield _levels(group.topology.preferred), mine

@@ -79,6 +79,7 @@ class _Gangs:
                 told = f"binds the tasks {bound} of group {group.name}, which starts with {span}, numbered from 0"
                 yield Violation("S2", job.name, told)
                 return
+        yield from self._in_units(job, bind)
         for group in job.spec.task_groups:
             tasks = [task for task in bind.tasks if task.group == group.name]
             if not all(
@@ -93,6 +94,21 @@ class _Gangs:
             accepted = set(group.shape.gpu_types)
             if group.shape.uses_gpus and (len(types) > 1 or (accepted and not types <= accepted)):
                 yield Violation("S2", job.name, f"group {group.name} is on {', '.join(sorted(types))}")
+
+    @staticmethod
+    def _in_units(job: Job, bind: Bind | Nominate) -> Iterable[Violation]:
+        """Groups that are in units together have tasks of as many units, of which there are no fewer than it starts with."""
+        groups, tasks = (
+            {group.name: group for group in job.spec.task_groups},
+            Counter(task.group for task in bind.tasks),
+        )
+        for known in job.spec.topology.together:
+            if known.units > 1:
+                whole = {name: tasks[name] * known.units / groups[name].replicas for name in known.groups}
+                least = known.units if known.min_units is None else known.min_units
+                if len(set(whole.values())) > 1 or min(whole.values()) < least or min(whole.values()) % 1:
+                    told = ", ".join(f"{units:g} of group {name}" for name, units in whole.items())
+                    yield Violation("S2", job.name, f"binds units of {told}; of at least {least} it has each whole")
 
     def releases(self) -> Iterable[Violation]:
         """S2: only a gang whose start is overdue is released."""

@@ -126,7 +126,8 @@ class _Shortfalls:
                 if gpu_type and gpu_type not in self.case.lookup.lent_in_part:
                     lines = self.case.lookup.lines(job.spec.queue, gpu_type)
                     left = min(self.state.inside.left(line) for line in lines) // (group.shape.gpus * MILLI_PER_GPU)
-                    asked = _Asked(job, known, gpu_type, group.shape, min(left, group.replicas - len(job.placement)))
+                    more = min(left, group.replicas - len(job.placement))
+                    asked = _Asked(job, known, gpu_type, group.shape, more - more % group.replica_step)
                     if asked.tasks > 0 and self._is_below_limits(asked):
                         yield asked
 

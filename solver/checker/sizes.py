@@ -5,8 +5,8 @@ Part of the checker. Beside that it takes plans apart: what joins or leaves a ru
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -17,7 +17,7 @@ from solver.model.inflight import Intent
 from solver.model.parts import leaving_part, part_of, shrinking_apart, without
 from solver.model.quantities import Duration, Instant
 from solver.model.snapshot import with_jobs
-from solver.model.workload import Job, JobName
+from solver.model.workload import Job, JobName, TaskPlacement, Together
 from solver.plan.plan import Bind, Evict, Grow, Shrink, Step
 from solver.plan.violation import Violation
 
@@ -115,6 +115,20 @@ def _shrinks(step: Shrink, job: Job, growing: Mapping[JobName, Intent], case: Ju
         odd = (len(rest) - group.least) % group.replica_step not in (0, beyond % group.replica_step)
         if len(rest) < group.least or odd:
             yield Violation("S2", job.name, f"is left with the tasks {sorted(rest)} of group {group.name}")
+    for known in job.spec.topology.together if step.means != "overdue" else ():
+        torn = _units_of(job, known, step.tasks).keys() & _units_of(job, known, left).keys() if known.units > 1 else ()
+        for number in sorted(torn):
+            yield Violation("S2", job.name, f"keeps a part of unit {number} of groups {' and '.join(known.groups)}")
+
+
+def _units_of(job: Job, known: Together, tasks: Iterable[TaskPlacement]) -> dict[int, Counter[str]]:
+    """By unit of groups that are in units together how many of these tasks are of which group."""
+    size = {group.name: group.replica_step for group in job.spec.task_groups}
+    found = defaultdict[int, Counter[str]](Counter)
+    for task in tasks:
+        if task.group in known.groups:
+            found[task.index // size[task.group]][task.group] += 1
+    return dict(found)
 
 
 def _grows(step: Grow, job: Job, case: JudgedPlan) -> Iterator[Violation]:
@@ -126,11 +140,19 @@ def _grows(step: Grow, job: Job, case: JudgedPlan) -> Iterator[Violation]:
         if len(set(numbers)) < len(numbers) or any(number >= group.replicas for number in numbers):
             yield Violation("S2", job.name, f"would have the tasks {numbers} of {group.replicas} of group {group.name}")
         joining = sum(task.group == group.name for task in step.tasks)
-        if joining % group.replica_step:
+        in_units = any(known.units > 1 and group.name in known.groups for known in job.spec.topology.together)
+        if joining % group.replica_step and not in_units:  # those are judged unit by unit
             told = f"group {group.name} grows by {joining} tasks, and may by {group.replica_step} at once"
             yield Violation("S2", job.name, told)
         types = {nodes[task.node].gpu_type for task in tasks if task.node in nodes and task.devices}
         if len(types) > 1:
             yield Violation("S2", job.name, f"group {group.name} is on {', '.join(sorted(types))}")
+    for known in job.spec.topology.together:
+        size = {group.name: group.replica_step for group in job.spec.task_groups if group.name in known.groups}
+        before = _units_of(job, known, job.placement) if known.units > 1 else {}
+        for number, joined in _units_of(job, known, step.tasks).items() if known.units > 1 else ():
+            if joined + before.get(number, Counter()) != size:
+                told = f"grows by a part of unit {number} of groups {' and '.join(known.groups)}"
+                yield Violation("S2", job.name, told)
     if all(task.node in nodes for task in together):
         yield from topology_violations(job, together, nodes)

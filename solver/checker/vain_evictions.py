@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from solver.checker.case import JudgedPlan, Leaving
+from solver.checker.closeness import units
 from solver.checker.end_state import EndState
 from solver.checker.protection import too_early
 from solver.checker.shortfalls import is_plain
@@ -204,8 +205,13 @@ class _Evictions:
 
 
 def _units(job: Job, step: Shrink) -> Iterator[list[TaskPlacement]]:
-    """What of a gang leaves together: task by task, or so many at once as each of its groups says."""
+    """What of a gang leaves together: task by task, or so many at once as each of its groups says, or units of several groups."""
+    leaving = sorted(step.tasks, key=lambda task: task.index)
+    shared = [known for known in job.spec.topology.together if known.units > 1]
+    for known in shared:
+        yield from units(job, known, leaving)
     for group in job.spec.task_groups:
-        leaving = sorted((task for task in step.tasks if task.group == group.name), key=lambda task: task.index)
-        for first in range(0, len(leaving), group.replica_step):
-            yield leaving[first : first + group.replica_step]
+        mine = [task for task in leaving if task.group == group.name]
+        if not any(group.name in known.groups for known in shared):
+            for first in range(0, len(mine), group.replica_step):
+                yield mine[first : first + group.replica_step]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from solver.checker.case import JudgedPlan
-from solver.checker.closeness import bundles
+from solver.checker.closeness import bundles, units
 from solver.model.cluster import Level, Node, NodeName
 from solver.model.workload import Job, TaskPlacement
 from solver.plan.extent import Extent, PartApart
@@ -59,8 +59,8 @@ def _extents(case: JudgedPlan) -> Iterable[Violation]:
 def _parts_apart(job: Job, tasks: Sequence[TaskPlacement], nodes: Mapping[NodeName, Node]) -> Iterable[PartApart]:
     """Groups, groups together and bundles that are not in one domain of a level that they prefer."""
     for known in job.spec.topology.together:
-        mine = [task for task in tasks if task.group in known.groups]
-        yield from (PartApart(known.groups, level) for level in _missed(known.preferred, [mine], nodes))
+        for level, torn in _missed(known.preferred, units(job, known, tasks), nodes).items():
+            yield PartApart(known.groups, level, units=torn if known.units > 1 else 0)
     for group in job.spec.task_groups:
         mine = [task for task in tasks if task.group == group.name]
         yield from (PartApart((group.name,), level) for level in _missed(group.topology.preferred, [mine], nodes))

@@ -207,7 +207,8 @@ def _flows_of(
         groups = formulation.groups_with(way, number)
         if groups:
             if number == formulation.first_with_gpus(way, groups):
-                yield formulation.kind_of_groups(way, groups), domains[0]
+                kind, size = formulation.kind_of_groups(way, groups), groups.size(number, group.least)
+                yield from ((kind, domains[first]) for first in range(0, group.least, size))
             continue
         first = 0
         for kind, times in formulation.kinds_of_group(way, number):
@@ -266,22 +267,21 @@ def _decided(values: Floats, formulation: Formulation) -> Iterable[ProgramStart]
         members = iter(job_class.members)
         for way in formulation.ways_of_class(number):
             served = islice(members, round(values[formulation.ways[way]]))
-            growing = {
-                growth.group: round(values[column]) * formulation.step_of(way, growth.group)
-                for growth, column in _growth_of(way, formulation)
-            }
+            growing = {growth.group: round(values[column]) for growth, column in _growth_of(way, formulation)}
             for candidate in served:
                 tasks = _share_of(growing, candidate.job.spec)
                 yield ProgramStart(candidate, way.option, way.level, hints.of(way), tasks)
 
 
 def _share_of(growing: dict[int, int], spec: JobSpec) -> tuple[int, ...]:
-    """The next gang's tasks, out of what all gangs served the same way grow by: the first in the order grow first."""
-    tasks = []
-    for number, group in enumerate(spec.task_groups):
-        more = min(growing.get(number, 0), group.replicas - group.least)
-        growing[number] = growing.get(number, 0) - more
-        tasks.append(group.least + more)
+    """The next gang's tasks, out of the units by which all gangs served the same way grow: the first in the order grow first."""
+    tasks = list(least_tasks(spec))
+    for unit in spec.units:
+        # Groups without GPUs have no column.
+        more = min(max(growing.get(group, 0) for group in unit.groups), spec.most_more(unit))
+        for group, size in zip(unit.groups, unit.sizes, strict=True):
+            growing[group] = growing.get(group, 0) - more
+            tasks[group] += more * size
     return tuple(tasks)
 
 

@@ -150,16 +150,21 @@ class Deciding:
             yield []
             return
         spec, growth = members[0].job.spec, dict(served.growth)
-        numbers = range(len(spec.task_groups))
-        per_group = [
-            list(_shared_out(growth.get(n, 0), len(members), spec.task_groups[n].replicas - spec.task_groups[n].least))
-            for n in numbers
+        units, least = spec.units, least_tasks(spec)
+        per_unit = [
+            list(_shared_out(max(growth.get(n, 0) for n in unit.groups), len(members), spec.most_more(unit)))
+            for unit in units
         ]
-        least = least_tasks(spec)
-        for more in product(*per_group):
+        step = {n: size for unit in units for n, size in zip(unit.groups, unit.sizes, strict=True)}
+        place_of = {n: place for place, unit in enumerate(units) for n in unit.groups}
+        for more in product(*per_unit):
             yield [
                 PackingRequest(
-                    member, way.option, way.level, way.pool, tuple(least[n] + more[n][place] for n in numbers)
+                    member,
+                    way.option,
+                    way.level,
+                    way.pool,
+                    tuple(count + more[place_of[n]][place] * step[n] for n, count in enumerate(least)),
                 )
                 for place, member in enumerate(members)
             ]
@@ -181,7 +186,8 @@ def wanted_of(values: Floats, formulation: Formulation) -> Wanted:
     """What a point of the program wants to start."""
     growth: dict[Way, list[tuple[int, int]]] = {}
     for known, column in formulation.growth.items():
-        growth.setdefault(known.way, []).append((known.group, round(values[column])))
+        if known.group not in formulation.tied_to_others(known.way):
+            growth.setdefault(known.way, []).append((known.group, round(values[column])))
     return {
         way: ServedGangs(round(values[column]), tuple(growth.get(way, ())))
         for way, column in formulation.ways.items()
@@ -190,7 +196,7 @@ def wanted_of(values: Floats, formulation: Formulation) -> Wanted:
 
 
 def _less(wanted: dict[Way, ServedGangs], way: Way) -> dict[Way, ServedGangs] | None:
-    """One task less to grow by, else one gang less; None where there is none left."""
+    """One unit less to grow by, else one gang less; None where there is none left."""
     served = wanted.get(way)
     if served is None:
         return None
@@ -202,12 +208,12 @@ def _less(wanted: dict[Way, ServedGangs], way: Way) -> dict[Way, ServedGangs] | 
     return others | {way: ServedGangs(served.gangs - 1)} if served.gangs > 1 else others
 
 
-def _shared_out(tasks: int, gangs: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Every way in which so many gangs grow by so many tasks together, each by at most `most`."""
+def _shared_out(units: int, gangs: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Every way in which so many gangs grow by so many units together, each by at most `most`."""
     if gangs == 0:
-        if tasks == 0:
+        if units == 0:
             yield ()
         return
-    for first in range(min(tasks, most), -1, -1):
-        for rest in _shared_out(tasks - first, gangs - 1, most):
+    for first in range(min(units, most), -1, -1):
+        for rest in _shared_out(units - first, gangs - 1, most):
             yield (first, *rest)

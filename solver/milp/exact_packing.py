@@ -215,8 +215,9 @@ def _tasks(gang: PackingRequest) -> list[_Task]:
     for number, (group, count) in enumerate(zip(spec.task_groups, gang.tasks, strict=True)):
         bundles = spec.kept_in_bundles(group)
         shape, gpu_type = gang.option.shapes[number], gang.option.gpu_types[number]
-        with_others = [((each.groups, 0, 0), each.level) for each in spec.kept_groups if number in each.groups]
+        others = [each for each in spec.kept_groups if number in each.groups]
         for index in range(count):
+            with_others = [((each.groups, 0, index // each.size(number, count)), each.level) for each in others]
             kept = [(((number,), size, index // size), level) for size, level in bundles]
             tasks.append(_Task(number, shape, gpu_type, (*with_others, *kept)))
     return tasks

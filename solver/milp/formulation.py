@@ -102,16 +102,20 @@ class Formulation:
                 if kept is None:
                     yield from self.kinds_of_group(way, group)
                 elif group == self.first_with_gpus(way, kept):
-                    yield self.kind_of_groups(way, kept), 1
+                    yield self.kind_of_groups(way, kept), self.times(way, kept)
 
     def groups_with(self, way: Way, group: int) -> KeptGroups | None:
         """The groups with which a group flows as one, where the gang does not; None: it flows by itself."""
         known = next((each for each in self.classes[way.job_class].kept_groups if group in each.groups), None)
         return None if known is None or is_wider(known.level, self.cells.level) else known
 
+    def times(self, way: Way, kept: KeptGroups) -> int:
+        """How many units of groups a gang starts with; 1 where they are all together."""
+        return kept.times([count for _, count in self.classes[way.job_class].groups])
+
     def kind_of_groups(self, way: Way, kept: KeptGroups) -> FlowKind:
-        """What groups that keep to one domain, some of which have GPUs, send into a cell."""
-        parts = tuple(self._parts(way, kept.groups))
+        """What groups that keep to one domain, some of which have GPUs, send into a cell: all of them, or a unit."""
+        parts = tuple(self._parts(way, kept))
         return FlowKind(kept.level, way.pool, parts, self.classes[way.job_class].against)
 
     @staticmethod
@@ -168,13 +172,13 @@ class Formulation:
         """The columns of a class, the most preferred first."""
         return tuple(self._by_class.get(number, ()))
 
-    def _parts(self, way: Way, groups: Iterable[int] | None = None) -> Iterable[Part]:
+    def _parts(self, way: Way, kept: KeptGroups | None = None) -> Iterable[Part]:
         """GPU tasks by shape and type, of some groups. Those without GPUs can be anywhere: placement sees to them."""
         total: dict[tuple[Shape, GpuType], int] = defaultdict(int)
-        for group in range(len(way.option.gpu_types)) if groups is None else groups:
+        for group in range(len(way.option.gpu_types)) if kept is None else kept.groups:
             gpu_type, (_, count) = way.option.gpu_types[group], self.classes[way.job_class].groups[group]
             if gpu_type is not None:
-                total[bare(way.option.shapes[group]), gpu_type] += count
+                total[bare(way.option.shapes[group]), gpu_type] += kept.size(group, count) if kept else count
         for (shape, gpu_type), count in sorted(total.items(), key=lambda item: (size_of(item[0][0]), item[0][1])):
             yield shape, gpu_type, count
 
@@ -194,6 +198,17 @@ class Formulation:
             if steps and way.option.gpu_types[group] is not None:
                 column = self.growth[GrowthColumn(way, group)] = self.builder.column(steps * most)
                 self.builder.at_most({column: 1.0, self.ways[way]: -float(steps)}, 0.0)
+        for group, first in self.tied_to_others(way).items():
+            tied = {self.growth[GrowthColumn(way, group)]: 1.0, self.growth[GrowthColumn(way, first)]: -1.0}
+            self.builder.equal(tied, 0.0)
+
+    def tied_to_others(self, way: Way) -> Mapping[int, int]:
+        """Groups whose tasks come in units with those of an earlier group that has a column, each with that one."""
+        found = dict[int, int]()
+        for unit in self.classes[way.job_class].members[0].job.spec.units if self.growth else ():
+            first, *others = [group for group in unit.groups if GrowthColumn(way, group) in self.growth] or [-1]
+            found |= dict.fromkeys(others, first)
+        return found
 
     def step_of(self, way: Way, group: int) -> int:
         """By how many tasks at once a group of a class grows: what one of a growth column brings."""

@@ -124,8 +124,9 @@ def _of_group(
     group = spec.task_groups[number]
     bundles = [bundle for bundle in spec.kept_in_bundles(group) if min(bundle[0], count) > 1]
     is_tied = is_tied or bool(spec.topology.spread) or any(number in known.groups for known in spec.kept_groups)
+    in_units = any(number in known.groups and known.sizes for known in spec.kept_groups)
     if not bundles:
-        tied = (column, number) if group.topology.spread else (column,) if is_tied else None
+        tied = (column, number) if group.topology.spread or in_units else (column,) if is_tied else None
         return [Flow(number, TaskKind(slot, tied), count)], []
     # One that takes all tasks need not be cut into whole bundles.
     cut = [bundle for bundle in bundles if bundle[0] < count]
@@ -148,13 +149,16 @@ def _of_group(
 
 
 def _whole_groups(level: Level | None, spec: JobSpec, flows: Sequence[Flow]) -> Iterator[KeptTogether]:
-    """All tasks, and those of groups that keep to one domain."""
+    """All tasks, and those of groups that keep to one domain, together or unit by unit."""
     together = [KeptGroups(tuple(range(len(spec.task_groups))), level)] if level else []
     for known in (*together, *spec.kept_groups):
-        tasks = Counter[TaskKind]()
+        tasks, counts = Counter[TaskKind](), [0] * len(spec.task_groups)
         for flow in flows:
-            tasks[flow.kind] += flow.tasks if flow.group in known.groups else 0
-        yield KeptTogether(1, +tasks, known.level)
+            counts[flow.group] += flow.tasks
+        for flow in flows:
+            # Bundles are cut out of units, so that all tasks of a group in units are of one flow.
+            tasks[flow.kind] += known.size(flow.group, flow.tasks) if flow.group in known.groups else 0
+        yield KeptTogether(known.times(counts), +tasks, known.level)
 
 
 def _kept_apart(spec: JobSpec, flows: Sequence[Flow]) -> Iterator[KeptApart]:

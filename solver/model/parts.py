@@ -1,18 +1,18 @@
-"""Elastic gangs in parts: what they hold beyond their minima can leave task by task, or step by step, and then the gang goes on.
+"""Elastic gangs in parts: what they hold beyond their minima can leave task by task, or unit by unit, and then the gang goes on.
 
 A part is written as a job of its own, named `JOB/GROUP/INDEX`, so that whatever is true of jobs is true of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from solver.model.inflight import Intent
 from solver.model.snapshot import Snapshot, with_jobs
-from solver.model.workload import Job, JobName, JobSpec, TaskGroup, TaskPlacement
+from solver.model.workload import Job, JobName, TaskGroup, TaskPlacement, Unit
 
 _MARK = "/"
 """No name of a job has it."""
@@ -30,22 +30,47 @@ def place_in_gang(name: JobName) -> int:
 
 
 def surplus_of(job: Job) -> tuple[TaskPlacement, ...]:
-    """The tasks beyond the minima of a gang's groups: those with the highest indices. Any of them may leave without the others."""
+    """The tasks beyond the minima of a gang's groups: those with the highest indices. Of units of them any may leave alone."""
+    return tuple(task for unit in _surplus_units(job) for task in unit)
+
+
+def _surplus_units(job: Job) -> Iterator[tuple[TaskPlacement, ...]]:
+    """The tasks beyond the minima, those together that leave together."""
     if len(job.placement) <= min((group.least for group in job.spec.task_groups), default=0):
-        return ()
-    found: list[TaskPlacement] = []
-    for group in job.spec.task_groups:
+        return
+    for unit in job.spec.units:
+        groups = [job.spec.task_groups[number] for number in unit.groups]
+        if unit.numbered:
+            yield from _surplus_of_groups(job, groups)
+            continue
+        ((group,), (step,)) = groups, unit.sizes
         tasks = sorted((task for task in job.placement if task.group == group.name), key=lambda task: task.index)
-        found += tasks[group.least :]
-    return tuple(found)
+        yield from _steps(tuple(tasks[group.least :]), step)
+
+
+def _surplus_of_groups(job: Job, groups: Sequence[TaskGroup]) -> Iterator[tuple[TaskPlacement, ...]]:
+    """The units of several groups of which the last may leave, as long as each group keeps its least."""
+    step, units = {group.name: group.replica_step for group in groups}, defaultdict[int, list[TaskPlacement]](list)
+    for task in job.placement:
+        if task.group in step:
+            units[task.index // step[task.group]].append(task)
+    left, found = Counter(task.group for unit in units.values() for task in unit), list[tuple[TaskPlacement, ...]]()
+    for _, unit in sorted(units.items(), reverse=True):
+        left.subtract(task.group for task in unit)
+        if any(left[group.name] < group.least for group in groups):
+            break
+        order = [group.name for group in groups]
+        found.append(tuple(sorted(unit, key=lambda task: (order.index(task.group), task.index))))
+    yield from reversed(found)
 
 
 def in_parts(job: Job) -> tuple[Job, ...]:
-    """What the gang can't do without, and each task, or each step of tasks, that it can."""
-    surplus = surplus_of(job)
+    """What the gang can't do without, and each task, or each unit of tasks, that it can."""
+    surplus = tuple(_surplus_units(job))
     if not surplus:
         return (job,)
-    return (part_of(job, job.name, without(job.placement, surplus)), *_tasks_alone(job, surplus))
+    rest = without(job.placement, (task for unit in surplus for task in unit))
+    return (part_of(job, job.name, rest), *_units_alone(job, surplus))
 
 
 def without(tasks: Iterable[TaskPlacement], gone: Iterable[TaskPlacement]) -> tuple[TaskPlacement, ...]:
@@ -67,33 +92,31 @@ def part_of(job: Job, name: JobName, tasks: tuple[TaskPlacement, ...]) -> Job:
     )
 
 
-def _tasks_alone(job: Job, tasks: Iterable[TaskPlacement]) -> Iterator[Job]:
-    """Each of these tasks as a job, those of a step together; those of one group are of one spec."""
-    specs = {group.name: _spec_alone(job, group) for group in job.spec.task_groups}
-    steps = {group.name: group.replica_step for group in job.spec.task_groups}
-    for group, mine in groupby(tasks, key=lambda task: task.group):
-        for step in _steps(tuple(mine), steps[group]):
-            name, spec = _name_alone(job, group, step[0].index), specs[group]
-            yield msgspec.structs.replace(job, name=name, placement=step, spec=spec)
+def _units_alone(job: Job, units: Iterable[tuple[TaskPlacement, ...]]) -> Iterator[Job]:
+    """Each of these units as a job; those of the same groups are of one spec."""
+    firsts = {job.spec.task_groups[unit.groups[0]].name: unit for unit in job.spec.units}
+    specs = {name: job.spec.one_of(unit) for name, unit in firsts.items()}
+    for unit in units:
+        group, spec = unit[0].group, specs.get(unit[0].group)
+        name = _name_alone(job, group, unit[0].index)
+        if spec is None or len(unit) < sum(known.replicas for known in spec.task_groups):
+            yield part_of(job, name, unit)  # some of its tasks are gone
+        else:
+            yield msgspec.structs.replace(job, name=name, placement=unit, spec=spec)
 
 
 def _steps(tasks: tuple[TaskPlacement, ...], step: int) -> Iterator[tuple[TaskPlacement, ...]]:
     yield from (tasks[first : first + step] for first in range(0, len(tasks), step))
 
 
-def _spec_alone(job: Job, group: TaskGroup) -> JobSpec:
-    step = group.replica_step
-    alone = msgspec.structs.replace(group, replicas=step, min_replicas=step)
-    return msgspec.structs.replace(job.spec, task_groups=(alone,))
-
-
 def _name_alone(job: Job, group: str, index: int) -> JobName:
     return JobName(f"{job.name}{_MARK}{group}{_MARK}{index:06}")
 
 
-def missing_part(job: Job, group: TaskGroup, index: int) -> Job:
-    """A task that a running gang lacks, as a job that waits."""
-    name, spec = _name_alone(job, group.name, index), _spec_alone(job, group)
+def missing_part(job: Job, unit: Unit, number: int) -> Job:
+    """Tasks that a running gang lacks, one unit of them, as a job that waits. `number`: of its first task in its first group."""
+    group = job.spec.task_groups[unit.groups[0]].name
+    name, spec = _name_alone(job, group, number), job.spec.one_of(unit)
     return msgspec.structs.replace(job, name=name, spec=spec, phase="pending", placement=())
 
 

@@ -47,11 +47,17 @@ class Bundle(Document, frozen=True):
 
 
 class Together(Document, frozen=True):
-    """All tasks of these groups keep together: in one domain of `within`, and of `preferred` if that can be, as a bundle does."""
+    """All tasks of these groups keep together: in one domain of `within`, and of `preferred` if that can be, as a bundle does.
+
+    Of several `units` each keeps together by itself: they are equal, and the first has the first tasks of every group. The gang
+    starts with `min_units` of them (None: all), each whole, and has tasks of these groups only by whole units.
+    """
 
     groups: tuple[str, ...]
     within: Level | None = None
     preferred: Wish | None = None
+    units: int = 1
+    min_units: int | None = None
 
     @property
     def wishes(self) -> tuple[Level, ...]:
@@ -66,15 +72,49 @@ class Spread(Document, frozen=True):
     max_per_domain: int
 
 
+def _in_units(group: TaskGroup, known: Together) -> TaskGroup:
+    """A group that is in units with others: what each has of its tasks, and with how few it starts."""
+    size, rest = divmod(group.replicas, known.units)
+    if rest or not size or group.min_replicas is not None or group.replica_step > 1:
+        return group  # settled before, or wrong, which documents say
+    least = None if known.min_units is None else size * min(known.min_units, known.units)
+    return msgspec.structs.replace(group, min_replicas=least, replica_step=size)
+
+
 Bundled = tuple[tuple[int, Level], ...]
 """Bundles that have to be together: how many tasks, and the level of which they share a domain; the largest first."""
 
 
 class KeptGroups(NamedTuple):
-    """Task groups of a job, by their numbers, that have to be together in one domain of a level."""
+    """Task groups of a job, by their numbers, that have to be together in one domain of a level.
+
+    `sizes`: each so many tasks of the groups are, unit by unit; (): all of them.
+    """
 
     groups: tuple[int, ...]
     level: Level
+    sizes: tuple[int, ...] = ()
+
+    def times(self, tasks: Sequence[int]) -> int:
+        """How many units so many tasks of all groups of the job are."""
+        if not self.sizes:
+            return 1
+        return max(-(-tasks[group] // size) for group, size in zip(self.groups, self.sizes, strict=True))
+
+    def size(self, group: int, tasks: int) -> int:
+        """Tasks of a group that are together, where it has so many."""
+        return self.sizes[self.groups.index(group)] if self.sizes else tasks
+
+
+class Unit(NamedTuple):
+    """Tasks that come and go together: of these groups, by their numbers, so many each.
+
+    `numbered`: it matters which are together: the first ones of every group, then the next. Else any so many of the one group do.
+    """
+
+    groups: tuple[int, ...]
+    sizes: tuple[int, ...]
+    numbered: bool = False
 
 
 class GroupTopology(Document, frozen=True):
@@ -104,7 +144,8 @@ class TaskGroup(Document, frozen=True):
     """Tasks of one role: `replicas` copies of one shape, or as few as `min_replicas`, on one GPU type and on nodes of `nodes`.
 
     `rejoin`: one that fails may begin again where it was, while the others run on. `launcher`: the job is judged by its one task.
-    `replica_step`: beyond its least it has tasks only by so many at once, and gives up as many.
+    `replica_step`: beyond its least it has tasks only by so many at once, and gives up as many. A group that is in units with
+    others has so many tasks in each.
     """
 
     name: str
@@ -279,13 +320,17 @@ class JobSpec(Document, frozen=True):
     finish_by: Instant | None = None
 
     def __post_init__(self) -> None:
-        """Settle with how few replicas a service starts, so that every reader counts the same."""
+        """Settle with how few replicas a service starts, and what units have of each group: every reader counts the same."""
         if self.type == "service" and any(group.min_replicas is None for group in self.task_groups):
             settled = (
                 group if group.min_replicas is not None else msgspec.structs.replace(group, min_replicas=1)
                 for group in self.task_groups
             )
             msgspec.structs.force_setattr(self, "task_groups", tuple(settled))
+        for known in self.topology.together:
+            if known.units > 1:
+                cut = (_in_units(group, known) if group.name in known.groups else group for group in self.task_groups)
+                msgspec.structs.force_setattr(self, "task_groups", tuple(cut))
 
     @property
     def gpus(self) -> MilliGpu:
@@ -325,16 +370,60 @@ class JobSpec(Document, frozen=True):
     @property
     def kept_groups(self) -> tuple[KeptGroups, ...]:
         """The groups that have to be together."""
-        numbers = {group.name: number for number, group in enumerate(self.task_groups)}
         return tuple(
-            KeptGroups(tuple(sorted(numbers[name] for name in known.groups if name in numbers)), known.within)
+            KeptGroups(groups, known.within, self._sizes_of(groups) if known.units > 1 else ())
             for known in self.topology.together
             if known.within
+            for groups in [self._numbers_of(known)]
         )
+
+    def _numbers_of(self, known: Together) -> tuple[int, ...]:
+        return tuple(number for number, group in enumerate(self.task_groups) if group.name in known.groups)
+
+    def _sizes_of(self, groups: Sequence[int]) -> tuple[int, ...]:
+        return tuple(self.task_groups[number].replica_step for number in groups)
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """How the tasks of all groups come and go: of each group by itself, or of several together."""
+        shared = [self._numbers_of(known) for known in self.topology.together if known.units > 1]
+        firsts = {groups[0]: groups for groups in shared if groups}
+        others = {number for groups in shared for number in groups[1:]}
+        every = (firsts.get(number, (number,)) for number in range(len(self.task_groups)) if number not in others)
+        return tuple(Unit(groups, self._sizes_of(groups), groups[0] in firsts) for groups in every)
+
+    def most_more(self, unit: Unit) -> int:
+        """By how many units the gang may be larger than the least."""
+        groups = [self.task_groups[number] for number in unit.groups]
+        return min((group.replicas - group.least) // size for group, size in zip(groups, unit.sizes, strict=True))
+
+    def one_of(self, unit: Unit) -> JobSpec:
+        """A job that is one of these units and nothing else."""
+        groups = tuple(
+            msgspec.structs.replace(self.task_groups[number], replicas=size, min_replicas=size)
+            for number, size in zip(unit.groups, unit.sizes, strict=True)
+        )
+        return msgspec.structs.replace(self, task_groups=groups)
+
+    def unit_number(self, known: Together, group: str, index: int) -> int:
+        """In which unit of groups that keep together a task is; 0 where all their tasks do."""
+        if known.units == 1:
+            return 0
+        return index // next(each.replica_step for each in self.task_groups if each.name == group)
 
     def together_of(self, group: TaskGroup) -> Together | None:
         """With which groups a group keeps together; None: with none. A single task is together with itself."""
         return next((known for known in self.topology.together if group.name in known.groups), None)
+
+    def unit_of(self, group: str, index: int) -> tuple[str, int] | None:
+        """The unit of several groups that a task is in: the first of these, and the unit's number; None: it is in none."""
+        known = next((each for each in self.topology.together if each.units > 1 and group in each.groups), None)
+        return (known.groups[0], self.unit_number(known, group, index)) if known else None
+
+    def is_in_units(self, group: TaskGroup) -> bool:
+        """Whether tasks of a group come and go with those of others."""
+        known = self.together_of(group)
+        return known is not None and known.units > 1
 
     @property
     def has_inner_wishes(self) -> bool:
@@ -361,7 +450,8 @@ class JobSpec(Document, frozen=True):
 
         groups = tuple(firm_group(group) for group in self.task_groups)
         together = tuple(
-            Together(known.groups, known.wishes[0]) if known.wishes else known for known in self.topology.together
+            msgspec.structs.replace(known, within=known.wishes[0], preferred=None) if known.wishes else known
+            for known in self.topology.together
         )
         topology = msgspec.structs.replace(self.topology, group=None, together=together)
         return msgspec.structs.replace(self, task_groups=groups, topology=topology)

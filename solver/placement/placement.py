@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, permutations
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from solver.capacity.free_capacity import FreeCapacity
@@ -14,14 +17,17 @@ from solver.model.arrays import Counts, Mask
 from solver.model.cluster import LEVELS, GpuType, Level, is_wider
 from solver.model.pledges import Pledged
 from solver.model.shape import MigShape, Shape, SharedShape, nodes_of
-from solver.model.workload import JobSpec, TaskPlacement, Together, TopologyRequest
+from solver.model.workload import JobSpec, TaskPlacement, Together, TopologyRequest, Unit
 from solver.placement.closeness import Chosen, Domain, Manners, choose, more_tasks, room_in_domains
 from solver.placement.device_assignment import ServedGroup, assign_devices, by_node, take
 from solver.placement.homogeneous_gangs import has_room, is_homogeneous, lies_anyhow, says_it_all
 from solver.placement.strain import near_data, strain_of, strains_at
-from solver.quota.options import Option
+from solver.quota.options import Option, option_of_unit
 
 ONE_GPU = Shape(1)
+
+ORDERS_MAX = 6
+"""In so many orders the groups of a gang with bundles are placed, as long as they find no place: all of three groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +198,93 @@ def grow(room: FreeCapacity, spec: JobSpec, option: Option, placed: PlacedGang, 
     return PlacedGang(tuple(tasks), strain_of(room, spec, tuple(tasks)))
 
 
+def grow_by_units(
+    room: FreeCapacity, spec: JobSpec, option: Option, placed: PlacedGang, unit: Unit, most: int
+) -> PlacedGang:
+    """Take room for up to `most` more units of tasks of several groups, each whole, as near to the others as can be."""
+    alone, served = spec.one_of(unit), option_of_unit(option, unit)
+    tasks, nodes = list(placed.tasks), [room.index[task.node] for task in placed.tasks]
+    names = [group.name for group in alone.task_groups]
+    size, free = dict(zip(names, unit.sizes, strict=True)), missing_units(spec, unit, placed.tasks)
+    for level in _reach(spec.effective_topology):
+        near = room.topology[level].around(nodes) & room.open_nodes if level else room.open_nodes
+        while most and free:
+            found = place(room, alone, served, near)
+            if found is None:
+                break
+            number, most = free.pop(0), most - 1
+            tasks += (
+                msgspec.structs.replace(task, index=number * size[task.group] + task.index) for task in found.tasks
+            )
+    return PlacedGang(tuple(tasks), strain_of(room, spec, tuple(tasks)))
+
+
+def complete_unit(
+    room: FreeCapacity, spec: JobSpec, option: Option, placed: PlacedGang, unit: Unit, lacking: LackingUnit
+) -> PlacedGang:
+    """Take room for the tasks that one unit lacks, near those that it has where it has to be; all of them, or none."""
+    groups = tuple(group for group, numbers in zip(unit.groups, lacking.indices, strict=True) if numbers)
+    rest = Unit(groups, tuple(len(numbers) for numbers in lacking.indices if numbers))
+    there = [room.index[task.node] for task in lacking.there]
+    nodes, tasks = [room.index[task.node] for task in placed.tasks], list(placed.tasks)
+    known = spec.together_of(spec.task_groups[unit.groups[0]])
+    kept = [level for number in unit.groups for _, level in spec.kept_in_bundles(spec.task_groups[number])]
+    kept += [known.within] if known and known.within else []
+    for level in _reach(spec.effective_topology):
+        near = room.topology[level].around(nodes) & room.open_nodes if level else room.open_nodes
+        for closer in kept:
+            near = near & room.topology[closer].around(there)
+        found = place(room, spec.one_of(rest), option_of_unit(option, rest), near)
+        if found is not None:
+            by_group = zip(rest.groups, (numbers for numbers in lacking.indices if numbers), strict=True)
+            free = {spec.task_groups[group].name: iter(numbers) for group, numbers in by_group}
+            tasks += (msgspec.structs.replace(task, index=next(free[task.group])) for task in found.tasks)
+            break
+    return PlacedGang(tuple(tasks), strain_of(room, spec, tuple(tasks)))
+
+
+class LackingUnit(NamedTuple):
+    """A unit that has some of its tasks: those, and the indices of what it lacks of each of its groups."""
+
+    there: tuple[TaskPlacement, ...]
+    indices: tuple[tuple[int, ...], ...]
+
+
+def torn_units(spec: JobSpec, unit: Unit, placed: Iterable[TaskPlacement]) -> list[LackingUnit]:
+    """The units of which a gang with these tasks has a part, since it has lost some; none where they are made of bundles."""
+    bundled = (size for number in unit.groups for size, _ in spec.kept_in_bundles(spec.task_groups[number]))
+    if any(size < max(unit.sizes) for size in bundled):
+        return []
+    names = [spec.task_groups[number].name for number in unit.groups]
+    size, there = dict(zip(names, unit.sizes, strict=True)), dict[int, list[TaskPlacement]]()
+    for task in placed:
+        if task.group in size:
+            there.setdefault(task.index // size[task.group], []).append(task)
+    found = list[LackingUnit]()
+    for number, tasks in sorted(there.items()):
+        if len(tasks) < sum(unit.sizes):
+            known = {(task.group, task.index) for task in tasks}
+            every = (range(number * size[name], (number + 1) * size[name]) for name in names)
+            lacking = tuple(
+                tuple(index for index in indices if (name, index) not in known)
+                for name, indices in zip(names, every, strict=True)
+            )
+            found.append(LackingUnit(tuple(tasks), lacking))
+    return found
+
+
+def missing_units(spec: JobSpec, unit: Unit, placed: Iterable[TaskPlacement]) -> list[int]:
+    """The numbers of the units of which a gang with these tasks has none, from the least."""
+    groups = [spec.task_groups[number] for number in unit.groups]
+    size = {group.name: step for group, step in zip(groups, unit.sizes, strict=True)}
+    there = {task.index // size[task.group] for task in placed if task.group in size}
+    return [number for number in range(groups[0].replicas // unit.sizes[0]) if number not in there]
+
+
 def _shared_domain(room: FreeCapacity, spec: JobSpec, number: int, placed: Sequence[TaskPlacement]) -> Mask | None:
     """The nodes on which more tasks of a group are together with the groups that it has to be together with; None: any are."""
     known = spec.together_of(spec.task_groups[number])
-    nodes = [room.index[task.node] for task in placed if known and task.group in known.groups]
+    nodes = [room.index[task.node] for task in placed if known and known.units == 1 and task.group in known.groups]
     return room.topology[known.within].around(nodes[:1]) if known and known.within and nodes else None
 
 
@@ -292,11 +381,23 @@ class _Gang:
         """All tasks in this domain; None: anywhere."""
         manners = Manners.of(self.room, self.spec)
         if len(self.groups) > 1:
-            return self._place_groups_together(domain, manners)
+            found = self._place_groups_together(domain, manners)
+            for other in self._in_other_orders() if found is None else ():
+                found = other._place_groups_together(domain, Manners.of(self.room, self.spec))
+                if found is not None:
+                    break
+            return found
         ((group, tasks),), (offer,) = self.groups, self.offers
         offer = self._together(group, offer, domain)
         chosen = choose(self.room, offer, tasks, group.bundles, manners.of_group(group.number), domain)
         return None if chosen is None else [(group, chosen)]
+
+    def _in_other_orders(self) -> Iterator[_Gang]:
+        """The same gang, whose groups are placed in another order: where bundles are, those of the first may take all the room."""
+        if any(bundle.within for group, _ in self.groups for bundle in group.bundles):
+            for order in islice(permutations(range(len(self.groups))), 1, ORDERS_MAX):
+                groups, offers = (self.groups[n] for n in order), (self.offers[n] for n in order)
+                yield replace(self, groups=tuple(groups), offers=list(offers))
 
     def _place_groups_together(self, domain: Domain | None, manners: Manners) -> Found | None:
         # Groups compete for the same nodes: what the first take is taken while the others are tried.
@@ -315,7 +416,8 @@ class _Gang:
         """The groups that keep to one domain, by their places among all; each other group by itself. The hardest first."""
         known = [self.spec.together_of(self.spec.task_groups[group.number]) for group, _ in self.groups]
         for place, kept in enumerate(known):
-            if kept is None:
+            # Units that may lie anyhow are as good as tasks that may.
+            if kept is None or not (kept.units == 1 or kept.within or kept.wishes):
                 yield None, [place]
             elif kept not in known[:place]:
                 yield kept, [other for other in range(place, len(known)) if known[other] == kept]
@@ -328,28 +430,85 @@ class _Gang:
         domain: Domain | None,
         manners: Manners,
     ) -> Found | None:
-        """Groups in one domain, as close as they wish if that can be. `at_first`: by group the slots before any was placed."""
+        """Groups in one domain, as close as they wish if that can be; of units as many as each domain takes.
+
+        `at_first`: by group the slots before any was placed.
+        """
+        if known is None or known.units == 1:
+            return self._place_whole_groups(known, places, at_first, domain, manners)
+        sizes = {place: self.spec.task_groups[self.groups[place][0].number].replica_step for place in places}
+        left, hosts = self.groups[places[0]][1] // sizes[places[0]], dict[int, Chosen]((place, []) for place in places)
+        with self.room.trying():
+            for level in (*known.wishes, known.within):
+                while left:
+                    units, found = self._place_units(level, left, sizes, at_first, domain, manners)
+                    if not found:
+                        break
+                    left -= units
+                    for place, (group, chosen) in zip(places, found, strict=True):
+                        self._take(group, chosen)
+                        hosts[place] += chosen
+        return None if left else [(self.groups[place][0], hosts[place]) for place in places]
+
+    def _place_units(
+        self,
+        level: Level | None,
+        most: int,
+        sizes: Mapping[int, int],
+        at_first: Sequence[Counts],
+        domain: Domain | None,
+        manners: Manners,
+    ) -> tuple[int, Found | None]:
+        """As many units of these sizes as one domain of a level takes; None: all of them anywhere. With how many they are.
+
+        All units of a domain are placed at once: the largest tasks of all of them first.
+        """
+        if level is None:
+            return most, self._place_side_by_side(
+                [(at, size * most) for at, size in sizes.items()], at_first, domain, manners
+            )
+        able = [self._left(place, at_first).in_domains(level) // size for place, size in sizes.items()]
+        for units in range(min(most, int(np.minimum.reduce(able).max(initial=0))), 0, -1):
+            asked = [(place, size * units) for place, size in sizes.items()]
+            found = self._place_groups_in_one(level, asked, at_first, domain, manners)
+            if found is not None:
+                return units, found
+        return 0, None
+
+    def _place_whole_groups(
+        self,
+        known: Together | None,
+        places: Sequence[int],
+        at_first: Sequence[Counts],
+        domain: Domain | None,
+        manners: Manners,
+    ) -> Found | None:
+        whole = [(place, self.groups[place][1]) for place in places]
         for level in known.wishes if known else ():
-            found = self._place_groups_in_one(level, places, at_first, domain, manners)
+            found = self._place_groups_in_one(level, whole, at_first, domain, manners)
             if found is not None:
                 return found
         if known and known.within:
-            return self._place_groups_in_one(known.within, places, at_first, domain, manners)
-        return self._place_side_by_side(places, at_first, domain, manners)
+            return self._place_groups_in_one(known.within, whole, at_first, domain, manners)
+        return self._place_side_by_side(whole, at_first, domain, manners)
 
     def _place_groups_in_one(
-        self, level: Level, places: Sequence[int], at_first: Sequence[Counts], domain: Domain | None, manners: Manners
+        self,
+        level: Level,
+        places: Sequence[tuple[int, int]],
+        at_first: Sequence[Counts],
+        domain: Domain | None,
+        manners: Manners,
     ) -> Found | None:
-        """Groups in one domain of a level, the one left fullest in which they find place."""
+        """So many tasks of groups in one domain of a level, the one left fullest in which they find place."""
         if domain and not is_wider(domain[0], level):
             return self._place_side_by_side(places, at_first, domain, manners)
         topology, domains = self.room.topology, self.room.topology[level]
         able = np.ones(len(domains.names), dtype=bool)
         if domain:
             able &= topology[domain[0]].of_node[domains.first] == domain[1]
-        for place in places:
-            group, tasks = self.groups[place]
-            limits = manners.of_group(group.number).limits
+        for place, tasks in places:
+            limits = manners.of_group(self.groups[place][0].number).limits
             able &= room_in_domains(self._left(place, at_first), level, domains.of_node, limits) >= tasks
         candidates = np.flatnonzero(able)
         free = self.room.offer(ONE_GPU, None, fresh=False).in_domains(level)
@@ -362,18 +521,22 @@ class _Gang:
         return None
 
     def _place_side_by_side(
-        self, places: Sequence[int], at_first: Sequence[Counts], domain: Domain | None, manners: Manners
+        self,
+        places: Sequence[tuple[int, int]],
+        at_first: Sequence[Counts],
+        domain: Domain | None,
+        manners: Manners,
     ) -> Found | None:
         found = Found()
         with self.room.trying():
-            for place in places:
-                group, tasks = self.groups[place]
+            for place, tasks in places:
+                group = self.groups[place][0]
                 offer = self._together(group, self._left(place, at_first), domain)
                 chosen = choose(self.room, offer, tasks, group.bundles, manners.of_group(group.number), domain)
                 if chosen is None:
                     return None
                 found.append((group, chosen))
-                if place != places[-1]:
+                if place != places[-1][0]:
                     self._take(group, chosen)
         return found
 

@@ -63,8 +63,11 @@ def _wishing(
 ) -> Iterator[tuple[tuple[Level, ...], Sequence[TaskPlacement]]]:
     """Tasks that are best together, each with the levels of which."""
     for known in spec.topology.together:
-        if known.wishes:
-            yield known.wishes, [task for task in tasks if task.group in known.groups]
+        units = defaultdict[int, list[TaskPlacement]](list)
+        for task in tasks if known.wishes else ():
+            if task.group in known.groups:
+                units[spec.unit_number(known, task.group, task.index)].append(task)
+        yield from ((known.wishes, kept) for kept in units.values())
     for group in spec.task_groups:
         for bundle in spec.bundles_of(group):
             found = defaultdict[int, list[TaskPlacement]](list)

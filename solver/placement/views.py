@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.reserved_view import seen
 from solver.model.arrays import Mask
+from solver.model.workload import Unit
 from solver.placement.best_place import place_best
 from solver.placement.fit import Fit
-from solver.placement.placement import PlacedGang, grow, has_place, place, realised
+from solver.placement.placement import (
+    LackingUnit,
+    PlacedGang,
+    complete_unit,
+    grow,
+    grow_by_units,
+    has_place,
+    place,
+    realised,
+)
 from solver.placement.starts import held_by
 from solver.queueing.demand import StartCandidate
 from solver.quota.options import Option
@@ -69,10 +79,45 @@ def grow_in_view(
     room: FreeCapacity, candidate: StartCandidate, option: Option, placed: PlacedGang, number: int, most: int
 ) -> PlacedGang:
     """Take room for at most so many more tasks of one group of a gang."""
+    return _grown(
+        room, candidate, option, placed, lambda view: grow(view, candidate.job.spec, option, placed, number, most)
+    )
+
+
+def grow_by_units_in_view(
+    room: FreeCapacity, candidate: StartCandidate, option: Option, placed: PlacedGang, unit: Unit, most: int
+) -> PlacedGang:
+    """Take room for at most so many more units of several groups of a gang."""
     spec = candidate.job.spec
+    return _grown(room, candidate, option, placed, lambda view: grow_by_units(view, spec, option, placed, unit, most))
+
+
+def complete_unit_in_view(
+    room: FreeCapacity,
+    candidate: StartCandidate,
+    option: Option,
+    placed: PlacedGang,
+    unit: Unit,
+    lacking: LackingUnit,
+) -> PlacedGang:
+    """Take room for the tasks that one unit of a gang lacks; all of them, or none."""
+    spec = candidate.job.spec
+    return _grown(
+        room, candidate, option, placed, lambda view: complete_unit(view, spec, option, placed, unit, lacking)
+    )
+
+
+def _grown(
+    room: FreeCapacity,
+    candidate: StartCandidate,
+    option: Option,
+    placed: PlacedGang,
+    growing: Callable[[FreeCapacity], PlacedGang],
+) -> PlacedGang:
+    """A gang that grows in its view, and takes what it gets from what is really free."""
     if not candidate.against:
-        return grow(room, spec, option, placed, number, most)
-    grown = grow(seen(room, candidate.against), spec, option, placed, number, most)
+        return growing(room)
+    grown, spec = growing(seen(room, candidate.against)), candidate.job.spec
     known = {(task.group, task.index) for task in placed.tasks}
     new = [task for task in grown.tasks if (task.group, task.index) not in known]
     room.occupy(held_by(spec, option, new))

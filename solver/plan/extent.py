@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from solver.model.cluster import LEVELS, Level, Node, is_wider
@@ -12,15 +12,22 @@ from solver.plan.reason import count
 
 
 class PartApart(Document, frozen=True):
-    """Tasks of `groups` that are not in one domain of a level that they prefer; of bundles of `tasks` tasks so many `bundles`."""
+    """Tasks of `groups` that are not in one domain of a level that they prefer; of bundles of `tasks` tasks so many `bundles`.
+
+    Of groups that are in units together so many `units`.
+    """
 
     groups: tuple[str, ...]
     level: Level
     tasks: int = 0
     bundles: int = 0
+    units: int = 0
 
     def __str__(self) -> str:
         of_groups = f"group{'s' if len(self.groups) > 1 else ''} {' and '.join(self.groups)}"
+        if self.units:
+            what = f"{count(self.units, 'unit')} of {of_groups}"
+            return f"{what} {'prefers' if self.units == 1 else 'prefer'} one {self.level}"
         if not self.bundles:
             return f"{of_groups} {'prefer' if len(self.groups) > 1 else 'prefers'} one {self.level}"
         what = f"{count(self.bundles, 'bundle')} of {self.tasks} tasks of {of_groups}"
@@ -70,8 +77,14 @@ def extent_of(spec: JobSpec, hosts: Sequence[Node], tasks: Sequence[tuple[str, i
 
 def _parts_apart(spec: JobSpec, on: Mapping[tuple[str, int], Node]) -> Iterator[PartApart]:
     for known in spec.topology.together:
-        hosts = [host for (group, _), host in on.items() if group in known.groups]
-        yield from (PartApart(known.groups, level) for level in known.wishes if _domains(hosts, level) > 1)
+        units = defaultdict[int, list[Node]](list)
+        for (name, index), host in on.items():
+            if name in known.groups:
+                units[spec.unit_number(known, name, index)].append(host)
+        for level in known.wishes:
+            torn = sum(_domains(hosts, level) > 1 for hosts in units.values())
+            if torn:
+                yield PartApart(known.groups, level, units=torn if known.units > 1 else 0)
     for group in spec.task_groups:
         own = [(index, host) for (name, index), host in on.items() if name == group.name]
         for bundle in spec.bundles_of(group):

@@ -236,15 +236,24 @@ class HostResources(Reason, frozen=True, tag="host-resources"):
 
 
 class Topology(Reason, frozen=True, tag="topology"):
-    """No single domain of the required level has room for the whole gang; or for `groups`, where these have to be together."""
+    """No single domain of the required level has room for the whole gang; or for `groups`, where these have to be together.
+
+    Of groups that are in units it needs so many `units`, and there is room for `units_that_fit`; `wanted` is what one needs.
+    """
 
     level: Level
     wanted: MilliGpu
     best_domain: str
     best_free: MilliGpu
     groups: tuple[str, ...] = ()
+    units: int = 0
+    units_that_fit: int = 0
 
     def __str__(self) -> str:
+        if self.units:
+            units, gpus = count(self.units, "unit"), count(self.wanted.number, "GPU")
+            needed = f"it needs {units} of groups {' and '.join(self.groups)} with {gpus} each"
+            return f"{needed}, every unit in one {self.level}; there is room for {self.units_that_fit}"
         told = too_little_in_one(self.level, self.wanted, self.best_domain, self.best_free)
         return f"for groups {' and '.join(self.groups)} together it {told}" if self.groups else told
 

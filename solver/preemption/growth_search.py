@@ -93,12 +93,11 @@ def _counts(most: int) -> Iterator[int]:
 
 
 def _together(tasks: Sequence[StartCandidate]) -> StartCandidate:
-    """Alike tasks as one job."""
+    """Alike tasks, or units of them, as one job."""
     first, count = tasks[0], len(tasks)
-    (group,), (option,) = first.job.spec.task_groups, first.options
-    spec = msgspec.structs.replace(
-        first.job.spec, task_groups=(msgspec.structs.replace(group, replicas=count, min_replicas=count),)
-    )
+    (option,), groups = first.options, first.job.spec.task_groups
+    sizes = [group.replicas * count for group in groups]
+    more = (msgspec.structs.replace(g, replicas=size, min_replicas=size) for g, size in zip(groups, sizes, strict=True))
     charge = {kind: milli * count for kind, milli in option.charge.items()}
-    job = msgspec.structs.replace(first.job, spec=spec)
+    job = msgspec.structs.replace(first.job, spec=msgspec.structs.replace(first.job.spec, task_groups=tuple(more)))
     return replace(first, job=job, options=(replace(option, charge=charge, wanted=charge),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from solver.capacity.sharing import Sharing
 from solver.model.cluster import GpuType, NodeName
 from solver.model.quantities import MILLI_PER_GPU
 from solver.model.shape import Shape, kept_to
-from solver.model.workload import Job, JobSpec, TaskGroup
+from solver.model.workload import Job, JobSpec, TaskGroup, Unit
 from solver.policy.policy import SloClass
 from solver.policy.type_weights import TypeWeights, above_lightest
 from solver.quota.entitlement import Charge
@@ -53,6 +53,16 @@ class Option:
         parts = zip(tasks, self.shapes, self.heavier, strict=True)
         # Options that weigh the same must not differ by the order in which floats were added up.
         return round(sum(count * shape.cost * more for count, shape, more in parts) / MILLI_PER_GPU, 9)
+
+
+def option_of_unit(option: Option, unit: Unit, nodes: Sequence[str] | None = None) -> Option:
+    """One more unit of a gang that is served so, as a gang of its own. `nodes`: the sets of nodes of its groups, if not theirs."""
+    shapes = tuple(option.shapes[number] for number in unit.groups)
+    if nodes is not None:
+        shapes = tuple(kept_to(shape, name) for shape, name in zip(shapes, nodes, strict=True))
+    types = tuple(option.gpu_types[number] for number in unit.groups)
+    charge = charge_of(shapes, types, unit.sizes)
+    return Option(types, 0, (0.0,) * len(types), shapes, charge, charge, inside_only=True)
 
 
 def options_of(

@@ -320,7 +320,7 @@ class Gate:
         return NeverFits(
             group=group.name,
             gpu_type=gpu_type or GpuType(""),
-            tasks=group.least,
+            tasks=kept.size(number, group.least) if kept else group.least,
             gpus_per_task=shape.cost,
             tasks_that_fit=tasks,
             largest_task=MilliGpu.gpus(int(self.empty.free_gpus[usable].max(initial=0))),

@@ -23,10 +23,9 @@ from solver.model.kept_columns import KeptValues
 from solver.model.parts import missing_part, owner_of
 from solver.model.quantities import Instant
 from solver.model.round_cache import RoundCache
-from solver.model.shape import kept_to
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobName, QueueName, TaskGroup
-from solver.placement.placement import PlacedGang
+from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskGroup, TaskPlacement, Unit
+from solver.placement.placement import PlacedGang, missing_units
 from solver.placement.starts import JobStart
 from solver.placement.views import place_in_view
 from solver.policy.policy import Policy
@@ -37,7 +36,7 @@ from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.entry import lets_in
 from solver.queueing.loans import loans_in
 from solver.quota.entitlement import QuotaHeadroom, Shares
-from solver.quota.options import Option, charge_of, option_of, options_of
+from solver.quota.options import Option, option_of, option_of_unit, options_of
 
 
 def growing_gangs(
@@ -135,7 +134,7 @@ def missing_tasks(
 ) -> list[StartCandidate]:
     """The tasks by which running gangs could grow inside their guarantees, each as a job that waits, in the order of the gangs.
 
-    Bundles, steps, spreads and groups that keep together are left out: they grow on what is free alone. `room` knows the domains in
+    What is to be near the others, or apart from them, is left out: that grows on what is free alone. `room` knows the domains in
     which others have to stay.
     """
     in_line, headroom = queues_in_line(candidates, started), QuotaHeadroom(shares)
@@ -209,16 +208,31 @@ def _tasks_of(
     gang: StartCandidate, number: int, headroom: QuotaHeadroom, room: FreeCapacity
 ) -> Iterator[StartCandidate]:
     spec, option = gang.job.spec, gang.options[0]
-    for place, group in enumerate(spec.task_groups):
-        bound = spec.kept_in_bundles(group) or group.topology.spread or spec.together_of(group)
-        anywhere = not bound and group.replica_step == 1
-        if group.shape.uses_gpus and anywhere:
-            nodes = _nodes_of(gang.job, group, room)
-            alone = _alone(option, place, nodes)
-            likeness = -1 - number * len(spec.task_groups) - place
-            most = _inside_at_most(headroom, spec.queue, alone, group.replicas)
-            of_it = msgspec.structs.replace(group, nodes=nodes)
-            yield from (_as_candidate(gang, job, alone, likeness) for job in _missing(gang.job, of_it, most))
+    for unit in spec.units:
+        groups = [spec.task_groups[place] for place in unit.groups]
+        if any(group.shape.uses_gpus for group in groups) and all(_joins_anywhere(spec, group) for group in groups):
+            nodes = [_nodes_of(gang.job, group, room) for group in groups]
+            alone = option_of_unit(option, unit, nodes)
+            likeness = -1 - number * len(spec.task_groups) - unit.groups[0]
+            lacking = _lacking(gang.job, unit)
+            most = _inside_at_most(headroom, spec.queue, alone, lacking)
+            yield from (_as_candidate(gang, job, alone, likeness) for job in _missing(gang.job, unit, nodes, most))
+
+
+def _lacking(job: Job, unit: Unit) -> int:
+    """How many whole units a gang lacks."""
+    if unit.numbered:
+        return len(missing_units(job.spec, unit, job.placement))
+    ((place,), (size,)) = unit.groups, unit.sizes
+    group = job.spec.task_groups[place]
+    return (group.replicas - sum(task.group == group.name for task in job.placement)) // size
+
+
+def _joins_anywhere(spec: JobSpec, group: TaskGroup) -> bool:
+    """Whether it makes no difference to more units of a group where those are that it has."""
+    known = spec.together_of(group)
+    is_torn = any(group.replica_step % size or group.least % size for size, _ in spec.kept_in_bundles(group))
+    return not (is_torn or group.topology.spread or (known and known.units == 1))
 
 
 def fit_beside(tasks: Iterable[StartCandidate], starts: Iterable[JobStart], room: FreeCapacity) -> bool:
@@ -235,23 +249,26 @@ def in_gangs(starts: Iterable[JobStart], snapshot: Snapshot) -> list[JobStart]:
     free = dict[tuple[JobName, str], Iterator[int]]()
     for start in starts:
         gang = gangs[owner_of(start.candidate.job.name)]
+        tasks = list[TaskPlacement]()
         for group in start.candidate.job.spec.task_groups:
-            numbers = free.setdefault((gang.name, group.name), iter(_missing_numbers(gang, group.name)))
-            tasks = tuple(msgspec.structs.replace(task, index=next(numbers)) for task in start.placed.tasks)
-            found.append(replace(start, placed=replace(start.placed, tasks=tasks)))
+            numbers = free.setdefault((gang.name, group.name), _missing_numbers(gang, group.name))
+            mine = sorted(
+                (task for task in start.placed.tasks if task.group == group.name), key=lambda task: task.index
+            )
+            tasks += (msgspec.structs.replace(task, index=next(numbers)) for task in mine)
+        found.append(replace(start, placed=replace(start.placed, tasks=tuple(tasks))))
     return found
 
 
 def _missing_numbers(gang: Job, name: str) -> Iterator[int]:
+    """The numbers of tasks that a group lacks, from the least; of one that is in units with others those of whole units."""
+    spec, place = gang.spec, [group.name for group in gang.spec.task_groups].index(name)
+    unit = next(unit for unit in spec.units if place in unit.groups)
+    if unit.numbered:
+        size = unit.sizes[unit.groups.index(place)]
+        return (number * size + more for number in missing_units(spec, unit, gang.placement) for more in range(size))
     there = {task.index for task in gang.placement if task.group == name}
     return (number for number in count() if number not in there)
-
-
-def _alone(option: Option, place: int, nodes: str) -> Option:
-    """One more task of a group, served as the gang is, on nodes of a set."""
-    shapes, types = (kept_to(option.shapes[place], nodes),), (option.gpu_types[place],)
-    charge = charge_of(shapes, types, (1,))
-    return Option(types, 0, (0.0,), shapes, charge, charge, inside_only=True)
 
 
 def _inside_at_most(headroom: QuotaHeadroom, queue: QueueName, option: Option, most: int) -> int:
@@ -263,10 +280,14 @@ def _inside_at_most(headroom: QuotaHeadroom, queue: QueueName, option: Option, m
     return next((tasks - 1 for tasks in range(1, most + 1) if not inside(tasks)), most)
 
 
-def _missing(job: Job, group: TaskGroup, most: int) -> Iterator[Job]:
-    held = sum(task.group == group.name for task in job.placement)
-    numbers = islice(_missing_numbers(job, group.name), min(most, group.replicas - held))
-    return (missing_part(job, group, number) for number in numbers)
+def _missing(job: Job, unit: Unit, nodes: Sequence[str], most: int) -> Iterator[Job]:
+    """So many units that a gang lacks, each as a job; their groups on nodes of these sets."""
+    groups, size = list(job.spec.task_groups), unit.sizes[0]
+    for place, name in zip(unit.groups, nodes, strict=True):
+        groups[place] = msgspec.structs.replace(groups[place], nodes=name)
+    kept = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, task_groups=tuple(groups)))
+    numbers = islice(_missing_numbers(job, groups[unit.groups[0]].name), 0, most * size, size)
+    return (missing_part(kept, unit, number) for number in numbers)
 
 
 def _as_candidate(gang: StartCandidate, job: Job, option: Option, likeness: int) -> StartCandidate:

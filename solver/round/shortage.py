@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,10 +13,10 @@ import numpy as np
 from solver.capacity.free_capacity import FreeCapacity
 from solver.model.amounts import NONE, Amounts, is_port
 from solver.model.arrays import Ints
-from solver.model.cluster import GpuType, Level
+from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory, MilliGpu
 from solver.model.shape import MigShape, Shape, SharedShape, taking
-from solver.model.workload import JobSpec, TaskGroup
+from solver.model.workload import JobSpec, KeptGroups, TaskGroup, Unit
 from solver.placement.closeness import tasks_that_fit, torn_bundle
 from solver.placement.placement import has_place
 from solver.placement.reach import limits_of, reach
@@ -31,7 +31,7 @@ from solver.plan.reasons import (
     TooClose,
     Topology,
 )
-from solver.quota.options import Option
+from solver.quota.options import Option, option_of_unit
 from solver.round.instance_shortage import (
     beside_others,
     fit_in_turn,
@@ -216,9 +216,24 @@ def _groups_apart(room: FreeCapacity, spec: JobSpec, option: Option, milli_free:
     """Groups that find no place together, where the job would have one if they were apart: those for which no domain has room."""
     if not spec.kept_groups or not has_place(room, spec.without_together, option):
         return
-    found = [_roomiest_domain(room, spec, option, milli_free, kept.level, kept.groups) for kept in spec.kept_groups]
-    short = [reason for reason in found if reason.best_free < reason.wanted]
+    found = [_roomiest_domain(room, spec, option, milli_free, kept) for kept in spec.kept_groups]
+    found = [_in_units(room, spec, option, *pair) for pair in zip(spec.kept_groups, found, strict=True)]
+    short = [reason for reason in found if reason.units_that_fit < reason.units or reason.best_free < reason.wanted]
     yield from short or found
+
+
+def _in_units(room: FreeCapacity, spec: JobSpec, option: Option, kept: KeptGroups, reason: Topology) -> Topology:
+    """The reason, with how many units there is room for, where it is about such."""
+    if not kept.sizes:
+        return reason
+    needed = kept.times([group.least for group in spec.task_groups])
+
+    def too_many(count: int) -> bool:
+        some = Unit(kept.groups, tuple(size * count for size in kept.sizes))
+        return not has_place(room, spec.one_of(some), option_of_unit(option, some))
+
+    fits = bisect_left(range(1, needed + 1), True, key=too_many)
+    return msgspec.structs.replace(reason, units=needed, units_that_fit=fits)
 
 
 def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
@@ -283,19 +298,15 @@ def _scarce(
 
 
 def _roomiest_domain(
-    room: FreeCapacity,
-    spec: JobSpec,
-    option: Option,
-    milli_free: Ints,
-    level: Level | None = None,
-    groups: Collection[int] = (),
+    room: FreeCapacity, spec: JobSpec, option: Option, milli_free: Ints, kept: KeptGroups | None = None
 ) -> Topology:
-    """Of the level that the job requires, or of this one for some of its groups."""
-    level = level or spec.effective_topology.required or "pool"
-    domains = room.topology[level]
+    """Of the level that the job requires, or of that at which some of its groups keep together, or each unit of them."""
+    level = (kept.level if kept else spec.effective_topology.required) or "pool"
+    groups, domains = kept.groups if kept else (), room.topology[level]
     usable = np.zeros(len(room.nodes), dtype=bool)
-    if groups:
-        charge = sum(spec.task_groups[group].least * option.shapes[group].cost for group in groups)
+    if kept:
+        sizes = [kept.size(group, spec.task_groups[group].least) for group in groups]
+        charge = sum(option.shapes[group].cost * size for group, size in zip(groups, sizes, strict=True))
         for group in groups:
             usable |= room.usable(option.shapes[group], option.gpu_types[group])
     else:

@@ -283,7 +283,11 @@ def _job(
             namespace=namespace,
         )
     placement = []
-    for index, node in enumerate(nodes):
+    named_tasks = [("worker", index, gpus) for index in range(len(nodes))]
+    if len(groups) > 1:  # `nodes` then names those of all tasks of the first group, then of the next
+        of_groups = spec.task_groups
+        named_tasks = [(known.name, index, known.shape.gpus) for known in of_groups for index in range(known.replicas)]
+    for (group, index, gpus), node in zip(named_tasks, nodes, strict=False):
         if not node:  # an elastic gang has no task of this number
             continue
         if (
@@ -304,7 +308,7 @@ def _job(
         first = held.get(node, 0)
         held[node] = first + gpus
         devices = tuple(DeviceId(f"{node}/{number}") for number in range(first, first + gpus))
-        placement.append(TaskPlacement("worker", index, NodeName(node), devices))
+        placement.append(TaskPlacement(group, index, NodeName(node), devices))
     began = Instant.parse(started) if started else submitted
     return Job(
         JobName(name),

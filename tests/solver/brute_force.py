@@ -105,13 +105,22 @@ def _parts_inside(spec: JobSpec, sizes: tuple[int, ...]) -> Iterator[tuple[tuple
     """The levels that each part of it prefers, and its tasks, each by its group and index."""
     for known in spec.topology.together:
         numbers = [number for number, group in enumerate(spec.task_groups) if group.name in known.groups]
-        yield _as_tuple(known.preferred), [(number, index) for number in numbers for index in range(sizes[number])]
+        for unit in range(known.units):
+            tasks = [task for number in numbers for task in _of_unit(spec, known.units, unit, number, sizes[number])]
+            if tasks:
+                yield _as_tuple(known.preferred), tasks
     for number, group in enumerate(spec.task_groups):
         yield _as_tuple(group.topology.preferred), [(number, index) for index in range(sizes[number])]
         for bundle in _bundles(spec, group):
             for first in range(0, sizes[number], bundle.tasks):
                 last = min(first + bundle.tasks, sizes[number])
                 yield _as_tuple(bundle.preferred), [(number, index) for index in range(first, last)]
+
+
+def _of_unit(spec: JobSpec, units: int, unit: int, number: int, size: int) -> list[tuple[int, int]]:
+    """The tasks of a group, by its number and theirs, that are in one of its units."""
+    each = spec.task_groups[number].replicas // units
+    return [(number, index) for index in range(unit * each, min(size, (unit + 1) * each))]
 
 
 def _bundles(spec: JobSpec, group: TaskGroup) -> tuple[Bundle, ...]:
@@ -151,8 +160,12 @@ def _strain(candidate: StartCandidate, nodes: Sequence[Node], level: Level | Non
 
 
 def _sizes(spec: JobSpec) -> Iterator[tuple[int, ...]]:
-    """Every number of tasks of each group that the gang may have."""
-    return product(*(range(group.least, group.replicas + 1, group.replica_step) for group in spec.task_groups))
+    """Every number of tasks of each group that the gang may have: of groups in units as many units of each."""
+    every = product(*(range(group.least, group.replicas + 1, group.replica_step) for group in spec.task_groups))
+    for sizes in every:
+        known = {group.name: size / group.replicas for group, size in zip(spec.task_groups, sizes, strict=True)}
+        if all(each.units == 1 or len({known[name] for name in each.groups}) == 1 for each in spec.topology.together):
+            yield sizes
 
 
 def _lawful(starts: Sequence[JobStart], shares: Shares) -> bool:
@@ -269,12 +282,8 @@ def _apart(start: JobStart, hosts: Sequence[Node]) -> bool:
     spec, rest = start.candidate.job.spec, list(hosts)
     if _crowd(spec.topology.spread, hosts):
         return False
-    for known in spec.topology.together:
-        groups = zip(spec.task_groups, start.tasks, strict=True)
-        names = [group.name for group, count in groups for _ in range(count)]
-        there = [host for name, host in zip(names, hosts, strict=True) if name in known.groups]
-        if known.within and len({host.domain(known.within) for host in there}) > 1:
-            return False
+    if _torn_groups(start, hosts):
+        return False
     for group, count in zip(spec.task_groups, start.tasks, strict=True):
         mine, rest = rest[:count], rest[count:]
         own = group.topology
@@ -288,6 +297,20 @@ def _apart(start: JobStart, hosts: Sequence[Node]) -> bool:
         if _crowd(own.spread, mine):
             return False
     return _pays(start, hosts) <= start.placed.strain + 1e-9
+
+
+def _torn_groups(start: JobStart, hosts: Sequence[Node]) -> bool:
+    """Whether groups that have to be together are not, or a unit of them is not."""
+    spec = start.candidate.job.spec
+    places = [(number, index) for number, count in enumerate(start.tasks) for index in range(count)]
+    host_of = dict(zip(places, hosts, strict=True))
+    for known in spec.topology.together:
+        numbers = [number for number, group in enumerate(spec.task_groups) if group.name in known.groups]
+        for unit in range(known.units) if known.within else ():
+            tasks = [t for n in numbers for t in _of_unit(spec, known.units, unit, n, start.tasks[n])]
+            if len({host_of[task].domain(known.within or "pool") for task in tasks}) > 1:
+                return True
+    return False
 
 
 def _pays(start: JobStart, hosts: Sequence[Node]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import msgspec
 from hypothesis import strategies as st
@@ -206,6 +207,58 @@ def together(draw: st.DrawFn, groups: int) -> tuple[Together, ...]:
 
 
 @st.composite
+def units_of_groups(draw: st.DrawFn, waiting: Job) -> Job:
+    """The job, mostly with a second group, and made of two or three units of both, of which some may come later."""
+    if draw(st.integers(0, 5)) == 0:
+        return waiting
+    units, (first, *_) = draw(st.integers(2, 3)), waiting.spec.task_groups
+    least = draw(st.sampled_from([None, 1, 1, 2]))
+    level: Level | None = draw(st.sampled_from([None, "island", "rack", "block"]))
+    known = Together(("g0", "g1"), level, draw(WISHES), units, least)
+    more = msgspec.structs.replace(first.shape, gpus=draw(st.sampled_from([0, 1, 1, 2])))
+    groups = (
+        TaskGroup("g0", units * draw(st.sampled_from([1, 1, 2])), first.shape),
+        TaskGroup("g1", units * draw(st.sampled_from([1, 1, 2])), more),
+    )
+    asked = msgspec.structs.replace(waiting.spec.topology, together=(known,), group=None, spread=None)
+    spec = msgspec.structs.replace(waiting.spec, task_groups=groups, topology=asked)
+    return msgspec.structs.replace(waiting, spec=spec)
+
+
+@st.composite
+def running_units(draw: st.DrawFn, known: Job) -> Job:
+    """The running job of one task; where it has GPUs enough, mostly a gang of units of two groups in its place."""
+    (task, *others) = known.placement
+    each = draw(st.sampled_from([1, 1, 0]))  # GPUs of the second task of a unit
+    there = len(task.devices) // (1 + each)
+    if others or there < 1 or draw(st.integers(0, 3)) == 0:
+        return known
+    units = max(2, there + draw(st.integers(0, 2)))
+    numbers = sorted(draw(st.lists(st.sampled_from(range(units)), min_size=there, max_size=there, unique=True)))
+    level: Level | None = draw(st.sampled_from([None, "rack", "block"]))
+    kept = Together(("g0", "g1"), level, None, units, draw(st.integers(1, there)))
+    groups = (TaskGroup("g0", units, Shape(1)), TaskGroup("g1", units, Shape(each, cpu=Cpu(0 if each else 1000))))
+    devices = iter(task.devices)
+    placement = tuple(
+        TaskPlacement(group, number, task.node, tuple(islice(devices, gpus)))
+        for group, gpus in (("g0", 1), ("g1", each))
+        for number in numbers
+    )
+    spec = msgspec.structs.replace(known.spec, task_groups=groups, topology=TopologyRequest(together=(kept,)))
+    return msgspec.structs.replace(known, spec=spec, placement=placement)
+
+
+@st.composite
+def with_units(draw: st.DrawFn, world: Snapshot, running: bool = False) -> Snapshot:
+    """The world, in which most waiting jobs are made of units of two groups; and those that are `running`, too."""
+    jobs = [
+        draw(units_of_groups(known)) if known.phase == "pending" else draw(running_units(known)) if running else known
+        for known in world.jobs
+    ]
+    return snapshot_of(world.time, world.nodes, jobs, world.in_flight)
+
+
+@st.composite
 def closeness(
     draw: st.DrawFn, inner: bool = False
 ) -> tuple[Level | None, Bundle | tuple[Bundle, ...] | None, Spread | None]:
@@ -300,7 +353,9 @@ def with_fractions(draw: st.DrawFn, world: Snapshot) -> Snapshot:
         held = tuple(
             msgspec.structs.replace(task, devices=task.devices[:devices], share=share) for task in known.placement
         )
-        group = TaskGroup("worker", 1, Shape(gpu_fraction=share, devices=devices))
+        before = known.spec.task_groups[0]
+        shape = Shape(gpu_fraction=share, devices=devices)
+        group = TaskGroup("worker", before.replicas, shape, min_replicas=before.min_replicas)
         spec = msgspec.structs.replace(known.spec, task_groups=(group,))
         sharer = msgspec.structs.replace(known, placement=held, spec=spec)
         if share > 500 or draw(st.booleans()):

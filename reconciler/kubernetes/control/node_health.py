@@ -107,8 +107,14 @@ def leaving_drained(sight: Sight, records: Collection[NodeHealth], policy: Polic
 def _leaving(gang: PodGang, job: Job, drained: dict[str, str], pods: PodView, policy: Policy) -> LeaveNode:
     there = [(one, pod) for one, pod in members_of(gang, pods) if pod.holds]
     going = [(one, pod) for one, pod in there if pod.spec.node_name in drained]
-    staying = Counter(one.group for one, pod in there if pod.spec.node_name not in drained)
     why = "; ".join(dict.fromkeys(drained[pod.spec.node_name] for _, pod in going))
+    torn = {job.spec.unit_of(one.group, one.task_index) for one, _ in going} - {None}
+    # A unit leaves whole, wherever the rest of it is.
+    going += [
+        pair for pair in there if job.spec.unit_of(pair[0].group, pair[0].task_index) in torn and pair not in going
+    ]
+    gone = {one.uid for one, _ in going}
+    staying = Counter(one.group for one, _ in there if one.uid not in gone)
     can_shrink = job.phase == "running" and all(staying[group.name] >= group.least for group in job.spec.task_groups)
     only = tuple(pod.metadata.uid for _, pod in going) if can_shrink else ()
     return LeaveNode(job.name, job.attempt, why, policy.grace(job), only)

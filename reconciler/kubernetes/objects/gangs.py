@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,13 +11,14 @@ from typing import NamedTuple
 from reconciler.kubernetes.objects import names
 from reconciler.kubernetes.objects.controllers import Controller, Stage
 from reconciler.kubernetes.objects.gang_needs import least_of_gang, needs_on
-from reconciler.kubernetes.objects.membership import GangKey, Membership, order_of
+from reconciler.kubernetes.objects.membership import GangKey, Membership, in_natural_order, order_of
 from reconciler.kubernetes.objects.podgroups import Group, Source
 from reconciler.kubernetes.objects.pods import PodTask, label_priority
 from reconciler.kubernetes.objects.queue_names import LocalName
 from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
 from reconciler.kubernetes.objects.saves import save_remarks
 from reconciler.kubernetes.objects.task_groups import unfollowed
+from reconciler.kubernetes.objects.unit_rules import UnitRule
 from reconciler.kubernetes.objects.wire import Pod
 from reconciler.kubernetes.objects.workload_groups import group_name
 from solver.model.quantities import Instant
@@ -34,10 +35,11 @@ Controllers = Mapping[At, Controller]
 
 
 class InRole(NamedTuple):
-    """A pod with its role."""
+    """A pod with its role, and the unit that it is in, where its PodGroup has such."""
 
     role: str
     task: PodTask
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,8 @@ def gang_pods(
             done[found.key] += 1
         elif not pod.is_over and (pod.spec.node_name or not pod.metadata.deletion_timestamp):
             members[found.key].append((found, task_of(pod)))
+    if group and group.units:
+        members = in_units(members, group.units)
     gangs = (
         replace(_gang(key, members[key], done[key], group, controller), admitted=since or "") for key in sorted(members)
     )
@@ -279,6 +283,41 @@ def _counts_all_in_turn(group: Group | None, made_by: Controller | None) -> bool
     if group is None or made_by is None or not made_by.stages:
         return False
     return group.least == sum(fewest for _, _, fewest in made_by.roles)
+
+
+def _in_order(one: tuple[Membership, PodTask]) -> tuple[object, ...]:
+    found, task = one
+    return found.role, in_natural_order(found.unit), order_of(task.pod.metadata)
+
+
+def in_units(
+    members: Mapping[GangKey, Sequence[tuple[Membership, PodTask]]], rules: Sequence[UnitRule]
+) -> dict[GangKey, list[tuple[Membership, PodTask]]]:
+    """The pods of each gang, in the units that they are in. What is no whole unit yet waits by itself, until all of it is there."""
+    found = dict[GangKey, list[tuple[Membership, PodTask]]]()
+    for key, pods in members.items():
+        places = [_unit_of(known, task, rules) for known, task in pods]
+        there = Counter(place[1] for place in places if place)
+        on_nodes = {place[1] for place, (_, task) in zip(places, pods, strict=True) if place and task.pod.holds}
+        for place, (known, task) in zip(places, pods, strict=True):
+            mine, settled = key, known
+            if place and known.size is None:
+                role, unit, size = place
+                settled = known._replace(role=role, unit=unit)
+                if there[unit] < size and unit not in on_nodes:
+                    mine = key._replace(name=f"{key.name}:{unit}")
+                    settled = settled._replace(key=mine, size=size, unit="")
+            found.setdefault(mine, []).append((settled, task))
+    return found
+
+
+def _unit_of(found: Membership, task: PodTask, rules: Sequence[UnitRule]) -> tuple[str, str, int] | None:
+    """The role that a pod has in all units, the unit that it is in, and of how many pods that is."""
+    for rule in rules:
+        place = rule.place_of(found.role, task.pod.metadata.labels)
+        if place:
+            return (*place, rule.size)
+    return None
 
 
 def _settled(
@@ -339,7 +378,7 @@ def _gang(
         least = sum(fewest for _, _, fewest in controller.roles)
     ordered = members
     if len(members) > 1:
-        ordered = sorted(members, key=lambda one: (one[0].role, order_of(one[1].pod.metadata)))
-    in_roles = tuple(InRole(found.role, task) for found, task in ordered)
+        ordered = sorted(members, key=_in_order)
+    in_roles = tuple(InRole(found.role, task, found.unit) for found, task in ordered)
     needed = least_of_gang(least, (one.task.pod for one in in_roles))
     return LivePods(key, in_roles, done, needed, group, controller, disagrees=len(sizes) > 1, asked=least)

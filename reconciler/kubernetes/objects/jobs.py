@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.closeness import Kept
 from reconciler.kubernetes.objects.constraints import Places, as_types
 from reconciler.kubernetes.objects.device_assignment import Held, share_of, slots_of
 from reconciler.kubernetes.objects.gang_needs import GangNeeds, needs_on
@@ -17,8 +18,9 @@ from reconciler.kubernetes.objects.limits import began_at, limit_of
 from reconciler.kubernetes.objects.pod_affinity import SLICE_KEYS, AffinityRules, Company, as_level
 from reconciler.kubernetes.objects.pods import PodTask
 from reconciler.kubernetes.objects.remarks import Missing, Refusal, Remark
-from reconciler.kubernetes.objects.role_topology import Kept, RoleGroup, RoleTopology, role_topology
+from reconciler.kubernetes.objects.role_topology import RoleGroup, RoleTopology, role_topology
 from reconciler.kubernetes.objects.saves import checkpoint_of, saved_at
+from reconciler.kubernetes.objects.units import Part, Units, grouped, numbered
 from solver.model.cluster import LEVELS, NodeName
 from solver.model.document import encode
 from solver.model.node_sets import NodeSet
@@ -74,30 +76,24 @@ class PodGang(NamedTuple):
     outgrown: tuple[MemberPod, ...] = ()
 
 
-class Part(NamedTuple):
-    """Tasks that are alike: one task group."""
-
-    name: str
-    tasks: tuple[PodTask, ...]
-    role: str
-
-
 def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
     """Everything about one gang."""
-    parts = parts_of(gang.pods)
+    in_units = numbered(parts_of(gang.pods), gang.pods, gang.group.units if gang.group else ())
+    parts = in_units.parts
     members = tuple(_members(gang, parts))
     bound, missing, refusals = (
         sum(task.pod.holds for task in gang.tasks),
         _missing(gang, places),
-        tuple(gang.refusals()),
+        (*gang.refusals(), *in_units.refusals),
     )
     said = PodGang(gang.key.job, members, bound, None, missing, refusals, tuple(gang.remarks()))
     said = said._replace(outgrown=tuple(_outgrown(gang, parts, members)) if bound else ())
     if (refusals or missing) and not (bound and gang.is_counted):
         return said
     groups, apart, node_sets = _groups(gang, parts, places)
-    roles = _roles(gang, parts, apart, places)
+    roles = _roles(gang, parts, apart, places, in_units.units)
     groups = tuple(_kept_as_role(group, roles.groups.get(group.name)) for group in groups)
+    groups = tuple(grouped(group, roles.units) for group in groups)
     topology, against, notes = _topology(gang, apart, places)
     topology = msgspec.structs.replace(topology, together=tuple(roles.together))
     against, notes = (*against, *roles.refusals), (*notes, *roles.remarks)
@@ -106,7 +102,7 @@ def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
     said = said._replace(refusals=refusals, remarks=tuple(dict.fromkeys(notes)))
     if refusals and not bound:
         return said
-    if bound and (refusals or gang.is_held_up):
+    if bound and (refusals or gang.is_held_up or in_units.lacks_pods):
         groups, node_sets = _closed(groups, places.nowhere)
     job = _job(gang, groups, topology, _placement(parts, places, held), _phase(parts, groups))
     return said._replace(job=job, node_sets=node_sets)
@@ -115,7 +111,7 @@ def gang_of(gang: LivePods, places: Places, held: Held) -> PodGang:
 def _members(gang: LivePods, parts: Sequence[Part]) -> Iterator[MemberPod]:
     for part in parts:
         needs = "" if gang.key.source == "pod" else str(_needs(gang, parts, part.role))
-        for index, task in enumerate(part.tasks):
+        for index, task in zip(part.indices, part.tasks, strict=True):
             meta = task.pod.metadata
             yield MemberPod(*task.pod.key, meta.uid, meta.resource_version, part.name, index, needs)
 
@@ -174,7 +170,8 @@ def parts_of(pods: Iterable[InRole]) -> tuple[Part, ...]:
     for role, signature in sorted(alike):
         for tasks in _by_limits(alike[role, signature]):
             number = sum(part.role == role for part in parts)
-            parts.append(Part(f"{role}-{number + 1}" if number else role, tasks, role))
+            name, count = f"{role}-{number + 1}" if number else role, len(tasks)
+            parts.append(Part(name, tasks, role, tuple(range(count)), count))
     return tuple(parts)
 
 
@@ -221,7 +218,7 @@ def _groups(
         apart.remarks += plain.remarks
         aparts.append(apart)
         shape = msgspec.structs.replace(first.shape, gpu_types=types)
-        replicas = len(part.tasks)
+        replicas = part.replicas
         groups.append(
             TaskGroup(
                 name=part.name,
@@ -240,13 +237,15 @@ def _one_or_all(bundles: tuple[Bundle, ...]) -> Bundle | tuple[Bundle, ...] | No
     return bundles[0] if len(bundles) == 1 else bundles or None
 
 
-def _roles(gang: LivePods, parts: Sequence[Part], aparts: Sequence[AffinityRules], places: Places) -> RoleTopology:
+def _roles(
+    gang: LivePods, parts: Sequence[Part], aparts: Sequence[AffinityRules], places: Places, units: Sequence[Units]
+) -> RoleTopology:
     """What its roles ask by themselves, and some of them together."""
     groups = [
         RoleGroup(part.name, part.role, [task.pod for task in part.tasks], bool(apart.bundles))
         for part, apart in zip(parts, aparts, strict=True)
     ]
-    return role_topology(groups, gang.group.sub_groups if gang.group else (), places)
+    return role_topology(groups, gang.group.sub_groups if gang.group else (), places, units)
 
 
 def _kept_as_role(group: TaskGroup, kept: Kept | None) -> TaskGroup:
@@ -356,7 +355,7 @@ def _placement(parts: Sequence[Part], places: Places, held: Held) -> tuple[TaskP
     placed = (
         _placed(part.name, index, task, places, held)
         for part in parts
-        for index, task in enumerate(part.tasks)
+        for index, task in zip(part.indices, part.tasks, strict=True)
         if task.pod.holds
     )
     return tuple(sorted(placed, key=lambda task: (task.group, task.index)))

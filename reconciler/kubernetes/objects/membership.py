@@ -43,7 +43,7 @@ class Membership(NamedTuple):
     """A pod's gang and role; `size`: how many pods the gang has, as far as the pod says it.
 
     `maker`: the object that made it, where that is of a kind that may make pods in turn, else the gang. `made_as`: what the pod is
-    to that, whatever people call its role.
+    to that, whatever people call its role. `unit`: the sub-group of its PodGroup that it is in, where so many of these do.
     """
 
     key: GangKey
@@ -51,6 +51,7 @@ class Membership(NamedTuple):
     size: int | None
     maker: GangKey
     made_as: str = ""
+    unit: str = ""
 
 
 def membership_of(pod: Pod) -> Membership:
@@ -108,8 +109,12 @@ def order_of(meta: Meta) -> Order:
     """By what a pod sorts in its role: the numbers that controllers give, then its name with its numbers as numbers."""
     is_numbered = not _INDICES.isdisjoint(meta.labels)
     numbers = tuple(_count(meta.labels.get(key, "")) or 0 for key in _INDICES) if is_numbered else _UNNUMBERED
-    parts = _DIGITS.split(meta.name)
-    return (*numbers, tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts), meta.name)
+    return (*numbers, in_natural_order(meta.name), meta.name)
+
+
+def in_natural_order(name: str) -> Order:
+    """Sorts names with their numbers as numbers."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(name))
 
 
 _MAKERS: Final[tuple[tuple[Source, str], ...]] = (

@@ -15,6 +15,7 @@ from reconciler.kubernetes.objects.object_kinds import ObjectKind, read_as
 from reconciler.kubernetes.objects.pods import label_priority, queue_of
 from reconciler.kubernetes.objects.remarks import Refusal, Remark
 from reconciler.kubernetes.objects.resource import Resource
+from reconciler.kubernetes.objects.unit_rules import SubGroup, UnitRule, UnitRules, units_of_tree
 from reconciler.kubernetes.objects.wire import Meta, Wire
 
 Source = Literal[
@@ -48,6 +49,7 @@ class Group(NamedTuple):
     """What a PodGroup says. `least` None: its pods are each of their own. `least_of`: how many of a role, where it says so.
 
     `required`, `preferred`: labels of nodes, all pods in one domain of which; `sub_groups`: the same for some of its roles.
+    `units`: sub-groups of which so many do.
     """
 
     source: Source
@@ -60,6 +62,7 @@ class Group(NamedTuple):
     required: tuple[str, ...] = ()
     preferred: tuple[str, ...] = ()
     sub_groups: tuple[SubGroups, ...] = ()
+    units: tuple[UnitRule, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
@@ -92,11 +95,18 @@ class _Tiers(Wire, frozen=True):
     mode: str = "hard"
 
 
-_SUB_GROUPS: Final = Refusal(
-    "sub-groups",
-    "its PodGroup asks for a least number of sub-groups, or rules of their own for them",
-    "Say how many pods of each role it needs (minTaskMember, or minMember of a sub-group).",
-)
+class _Selector(Wire, frozen=True):
+    match_labels: dict[str, str] = {}  # noqa: RUF012  (msgspec copies an empty default for every instance)
+    match_expressions: tuple[Any, ...] = ()
+
+
+class _SubGroupPolicy(Wire, frozen=True):
+    name: str = ""
+    sub_group_size: int | None = None
+    min_sub_groups: int | None = None
+    label_selector: _Selector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    network_topology: _Tiers | None = None
 
 
 class _VolcanoSpec(Wire, frozen=True):
@@ -105,7 +115,7 @@ class _VolcanoSpec(Wire, frozen=True):
     queue: str = ""
     priority_class_name: str = ""
     network_topology: _Tiers | None = None
-    sub_group_policy: tuple[Any, ...] = ()
+    sub_group_policy: tuple[_SubGroupPolicy, ...] = ()
 
 
 class _KaiTopology(Wire, frozen=True):
@@ -165,7 +175,9 @@ def _kubernetes(meta: Meta, spec: _KubernetesSpec) -> Group:
 
 
 def _volcano(meta: Meta, spec: _VolcanoSpec) -> Group:
-    mode = spec.network_topology.mode if spec.network_topology else ""
+    asked = (spec.network_topology, *(known.network_topology for known in spec.sub_group_policy))
+    modes = {tiers.mode for tiers in asked if tiers}
+    rules = [_volcano_units(known, spec.min_member) for known in spec.sub_group_policy]
     hard = Refusal(
         "hyper-nodes",
         "its PodGroup requires a tier of HyperNodes, which have no place in the topology here",
@@ -180,47 +192,76 @@ def _volcano(meta: Meta, spec: _VolcanoSpec) -> Group:
         queue=spec.queue,
         priority_class=spec.priority_class_name,
         least_of=tuple(sorted(spec.min_task_member.items())),
-        refusals=(*((hard,) if mode == "hard" else ()), *((_SUB_GROUPS,) if spec.sub_group_policy else ())),
-        remarks=(soft,) if mode == "soft" else (),
+        units=tuple(rule for rule in rules if isinstance(rule, UnitRule)),
+        refusals=(*((hard,) if "hard" in modes else ()), *(rule for rule in rules if isinstance(rule, Refusal))),
+        remarks=(soft,) if "soft" in modes else (),
     )
     return _labelled(meta, group)
+
+
+def _volcano_units(policy: _SubGroupPolicy, pods: int) -> UnitRule | Refusal:
+    """Sub-groups of so many pods each, told apart by labels; where it does not say how many do, as many as its pods make."""
+    size, selector = policy.sub_group_size or 0, policy.label_selector or _Selector()
+    if size < 1 or not policy.match_label_keys or selector.match_expressions:
+        message = f"subGroupPolicy {policy.name} does not say of how many pods each sub-group is, or which labels tell them apart"
+        fix = "Write matchLabelKeys and subGroupSize, and choose pods by matchLabels alone."
+        return Refusal("sub-groups", message, fix)
+    # A PodGroup needs its pods, too: without a selector all of them are in sub-groups.
+    least = max(policy.min_sub_groups or 0, 0 if selector.match_labels else -(-pods // size))
+    labels = tuple(sorted(selector.match_labels.items()))
+    return UnitRule(policy.name, max(1, least), size, keys=policy.match_label_keys, selector=labels)
 
 
 def _kai(meta: Meta, spec: _KaiSpec) -> Group:
     topology = spec.topology_constraint or _KaiTopology()
+    tree = [_in_tree(group) for group in spec.sub_groups]
     some = {spec.min_sub_group, *(group.min_sub_group for group in spec.sub_groups)} != {None}
+    units = units_of_tree(tree, spec.min_sub_group) if some else UnitRules((), max(1, spec.min_member))
     leaves = {group.name for group in spec.sub_groups} - {group.parent for group in spec.sub_groups}
+    least_of = {group.name: group.min_member for group in spec.sub_groups if group.name in leaves}
+    alone = [(name, pods) for name, pods in least_of.items() if name.lower() not in units.inside]
+    alone += [(name, rule.least * size) for rule in units.rules for name, size in rule.sizes]
     group = Group(
         source="kai",
         namespace=meta.namespace,
         name=meta.name,
-        least=max(1, spec.min_member),
+        least=units.pods,
         queue=spec.queue,
         priority_class=spec.priority_class_name,
-        least_of=tuple(sorted((group.name, group.min_member) for group in spec.sub_groups if group.name in leaves)),
+        least_of=tuple(sorted(alone)),
         required=(topology.required_topology_level,) if topology.required_topology_level else (),
         preferred=(topology.preferred_topology_level,) if topology.preferred_topology_level else (),
-        sub_groups=tuple(_kept_sub_groups(spec.sub_groups)),
-        refusals=(_SUB_GROUPS,) if some else (),
+        sub_groups=tuple(_kept_sub_groups(tree, units)),
+        units=units.rules,
+        refusals=(units.refusal,) if units.refusal else (),
     )
     return _labelled(meta, group)
 
 
-def _kept_sub_groups(sub_groups: Sequence[_SubGroup]) -> Iterator[SubGroups]:
-    """Those with a topology constraint of their own, each with the roles that it holds, itself or in those below it."""
+def _in_tree(group: _SubGroup) -> SubGroup:
+    asked = group.topology_constraint or _KaiTopology()
+    levels = asked.required_topology_level, asked.preferred_topology_level
+    return SubGroup(group.name, group.parent or "", group.min_member, group.min_sub_group, *levels)
+
+
+def _kept_sub_groups(sub_groups: Sequence[SubGroup], units: UnitRules) -> Iterator[SubGroups]:
+    """Those with a topology constraint of their own, each with the roles that it holds, itself or in those below it.
+
+    What a unit asks is a part of its rule.
+    """
     below = dict[str, list[str]]()
     for group in sub_groups:
-        below.setdefault(group.parent or "", []).append(group.name)
+        below.setdefault(group.parent, []).append(group.name)
+    of_units = {unit for rule in units.rules for _, _, unit in rule.roles}
 
     def leaves(name: str, seen: frozenset[str] = frozenset()) -> Iterator[str]:
         inner = [one for one in below.get(name, ()) if one not in seen]
         yield from (leaf for one in inner for leaf in leaves(one, seen | {name})) if inner else (name.lower(),)
 
     for group in sub_groups:
-        asked = group.topology_constraint
-        if asked and (asked.required_topology_level or asked.preferred_topology_level):
-            roles = frozenset(leaves(group.name))
-            yield SubGroups(roles, asked.required_topology_level, asked.preferred_topology_level)
+        if (group.required or group.preferred) and group.name.lower() not in of_units:
+            roles = frozenset(units.common(role) for role in leaves(group.name))
+            yield SubGroups(roles, group.required, group.preferred)
 
 
 def _coscheduling(meta: Meta, spec: _Coscheduling) -> Group:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from reconciler.kubernetes.objects import names
+from reconciler.kubernetes.objects.closeness import Kept
 from reconciler.kubernetes.objects.constraints import Places
 from reconciler.kubernetes.objects.pod_affinity import as_level
 from reconciler.kubernetes.objects.podgroups import SubGroups
 from reconciler.kubernetes.objects.remarks import Refusal, Remark
+from reconciler.kubernetes.objects.units import Units, together_in
 from reconciler.kubernetes.objects.wire import Pod
 from solver.model.cluster import LEVELS, Level, is_wider
 from solver.model.workload import Together
@@ -26,29 +28,33 @@ class RoleGroup(NamedTuple):
     sliced: bool
 
 
-class Kept(NamedTuple):
-    """The level of which tasks have to be in one domain, and the closer ones of which they had best be."""
-
-    required: Level | None = None
-    preferred: tuple[Level, ...] = ()
-
-
 @dataclass(slots=True)
 class RoleTopology:
-    """What roles ask. `groups`: of task groups, by name; `together`: of several. Mutable: filled step by step."""
+    """What roles ask. `groups`: of task groups, by name; `together`: of several; `units`: of each unit of them.
+
+    Mutable: filled step by step.
+    """
 
     groups: dict[str, Kept] = field(default_factory=dict)
+    units: list[tuple[Units, Kept]] = field(default_factory=list)
     together: list[Together] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
 
 
-def role_topology(groups: Sequence[RoleGroup], sub_groups: Sequence[SubGroups], places: Places) -> RoleTopology:
+def role_topology(
+    groups: Sequence[RoleGroup], sub_groups: Sequence[SubGroups], places: Places, units: Sequence[Units] = ()
+) -> RoleTopology:
     """What is written on the pods of a gang of several roles, as Kueue has it, and of the sub-groups of KAI's PodGroup.
 
     A role of which not all pods are alike is several task groups, which are together then.
     """
     found = RoleTopology()
+    for known in units:
+        required, preferred = ([key] if key else [] for key in (known.rule.required, known.rule.preferred))
+        kept = _levels(found, required, preferred, places)
+        found.units.append((known, kept))
+        found.together.append(together_in(known, kept))
     by_name = defaultdict[str, list[RoleGroup]](list)
     for group in groups:
         said = [names.label_or_annotation(pod.metadata, names.KUEUE_TOGETHER) for pod in group.pods]
@@ -60,9 +66,9 @@ def role_topology(groups: Sequence[RoleGroup], sub_groups: Sequence[SubGroups], 
             for annotation in (names.KUEUE_REQUIRED, names.KUEUE_PREFERRED)
         )
         _keep(found, members, _levels(found, required, preferred, places))
-    for known in sub_groups:
-        members = [group for group in groups if group.role in known.roles]
-        required, preferred = ([key] if key else [] for key in (known.required, known.preferred))
+    for sub_group in sub_groups:
+        members = [group for group in groups if group.role in sub_group.roles]
+        required, preferred = ([key] if key else [] for key in (sub_group.required, sub_group.preferred))
         _keep(found, members, _levels(found, required, preferred, places))
     for role in {group.role for group in groups if group.sliced}:
         if sum(group.role == role for group in groups) > 1:

@@ -16,9 +16,10 @@ import msgspec
 from reconciler.kubernetes.objects.constraints import Places
 from reconciler.kubernetes.objects.gang_index import GangIndex
 from reconciler.kubernetes.objects.gangs import LivePods
-from reconciler.kubernetes.objects.jobs import Part, fewest_of, parts_of
+from reconciler.kubernetes.objects.jobs import fewest_of, parts_of
 from reconciler.kubernetes.objects.neighbours import Sayings, keeps_away, means, saying
 from reconciler.kubernetes.objects.pod_affinity import Company, hard_spreads, wants_near
+from reconciler.kubernetes.objects.units import Part
 from reconciler.kubernetes.objects.wire import Meta, Pod
 from solver.model.cluster import NodeName
 from solver.model.workload import JobName

@@ -137,7 +137,9 @@ def goes_on_without(holding: ClaimContext, tasks: tuple[TaskPlacement, ...]) -> 
     elastic = {
         group.name
         for group in spec.task_groups
-        if left[group.name] >= group.least and group.replica_step == 1 and not spec.kept_in_bundles(group)
+        if left[group.name] >= group.least
+        and group.replica_step == 1
+        and not (spec.kept_in_bundles(group) or spec.is_in_units(group))
     }
     return touched <= elastic
 

@@ -20,7 +20,17 @@ from solver.model.cluster import DeviceId, MigInstance
 from solver.model.inflight import Intent
 from solver.model.quantities import Cpu, Duration, Instant, Memory, MilliGpu
 from solver.model.shape import Shape
-from solver.model.workload import JobName, MigSlot, QueueName, Stuck, TaskGroup, TaskPlacement, TimeLimitWarning
+from solver.model.workload import (
+    JobName,
+    MigSlot,
+    QueueName,
+    Stuck,
+    TaskGroup,
+    TaskPlacement,
+    TimeLimitWarning,
+    Together,
+    TopologyRequest,
+)
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Waits
 from solver.plan.reasons import CapacityReason, Protected
@@ -302,7 +312,21 @@ def test_a_service_with_less_than_it_should_have_is_degraded(quorate: Quorate, s
         "  it holds its devices in attempt 1, on n1",
     ]
     (listed,) = json.loads(quorate("get", "serves", "-o", "json").out)["items"]
+    assert (listed["gpus"], listed["gpusHeld"], len(listed["tasks"])) == (3, 1, 1)
+    assert "1/3" in quorate("get", "serves").out
+    assert quorate("get", "serves", "-o", "wide").out.count("1/3") == 2
     assert (listed["state"], listed["degraded"].partition(";")[0]) == ("running", "it has 1 of at least 2 replicas")
+
+
+def test_units_of_several_groups_are_described(quorate: Quorate, site: Site) -> None:
+    groups = (TaskGroup("prefill", 4, Shape(gpus=4)), TaskGroup("decode", 8, Shape(gpus=1)))
+    for name, least, told in (("some", 3, "3 to 4"), ("all", None, "4")):
+        known = Together(("prefill", "decode"), "rack", "island", units=4, min_units=least)
+        own = msgspec.structs.replace(spec(), task_groups=groups, topology=TopologyRequest(together=(known,)))
+        site.store.jobs.submit(JobName(name), own, "ada", NOW, "")
+        described = quorate("describe", name).out
+        assert f"{told} units of prefill and decode, each in one rack, best in one island\n" in described
+    assert "  decode   6 to 8 (by 2) x 1 GPU\n" in quorate("describe", "some").out
 
 
 def test_the_units_of_an_elastic_gang_are_described(quorate: Quorate, site: Site) -> None:

@@ -49,6 +49,7 @@ def end(site: Site) -> None:
         (("--index", "1"), "other"),
         (("--index", "1", "--tail", "1"), "other"),
         (("worker/1",), "other"),
+        (("worker",), "one\ntwo\nthree\n"),
         (("--group", "worker", "--attempt", "1", "--index", "1"), "other"),
     ],
 )
@@ -58,7 +59,7 @@ def test_a_task_is_read(quorate: Quorate, site: Site, options: tuple[str, ...], 
     assert quorate("logs", "job", *options) == (0, expected, "")
 
 
-@pytest.mark.parametrize("options", [("--index", "2"), ("--group", "driver"), ("--attempt", "2")])
+@pytest.mark.parametrize("options", [("--index", "2"), ("worker/2",), ("--group", "driver"), ("--attempt", "2")])
 def test_a_task_that_is_not_there_is_said(quorate: Quorate, site: Site, options: tuple[str, ...]) -> None:
     bind(site)
     site.logs[FIRST] = b"one\n"
@@ -78,6 +79,18 @@ def test_a_task_that_is_not_there_is_said(quorate: Quorate, site: Site, options:
 )
 def test_a_task_that_is_named_otherwise_is_a_usage_error(quorate: Quorate, words: tuple[str, ...], told: str) -> None:
     ran = quorate("logs", "job", *words)
+    assert (ran.exit_code, told in ran.err) == (64, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("worker/1", "--index", "1"), "TASK names the task: leave out --group and --index"),
+        (("worker/one",), "worker/one names no task: write it as worker/2, or give --group and --index"),
+    ],
+)
+def test_a_task_is_named_in_one_way(quorate: Quorate, options: tuple[str, ...], told: str) -> None:
+    ran = quorate("logs", "job", *options)
     assert (ran.exit_code, told in ran.err) == (64, True)
 
 

@@ -13,8 +13,9 @@ from reconciler.documents.reader import Located
 from reconciler.documents.shape import shape_problems
 from reconciler.documents.snapshot import read_snapshot
 from reconciler.model.problem import InvalidDocumentsError, Problem
-from solver.model.document import encode
+from solver.model.document import decode, encode
 from solver.model.quantities import Cpu, Memory
+from solver.model.workload import JobSpec, Unit
 from tests.reconciler.documents.repository import codes
 
 JOB = """\
@@ -48,6 +49,44 @@ def problems(text: str) -> list[str]:
     with pytest.raises(InvalidDocumentsError) as invalid:
         read_job(text.encode(), "job.yaml")
     return [f"{problem.line}:{problem.column} {problem.code}" for problem in invalid.value.problems]
+
+
+PAIRS = JOB.replace("replicas: 1", "replicas: 8").replace(
+    "preferred: rack", "together: [{groups: [worker, leader], units: 4, minUnits: 3}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("minUnits: 3", "minUnits: 5", ["14:89 min-above-units"]),
+        ("replicas: 8", "replicas: 6", ["11:17 units-do-not-fit"]),
+        ("replicas: 4", "replicas: 4\n      minReplicas: 2", ["9:20 units-say-otherwise"]),
+        (
+            "replicas: 8",
+            "replicas: 8\n      topology: {group: {tasks: 4, within: rack}}",
+            ["12:25 bundles-tear-units"],
+        ),
+        ("units: 4,", "units: 4, within: island, preferred: rack,", ["14:106 wish-is-met"]),
+        (
+            "minUnits: 3}]",
+            "minUnits: 3}], spread: {level: node, maxPerDomain: 2}",
+            ["7:13 units-and-spread", "10:13 units-and-spread"],
+        ),
+        ("  env: {", "  type: service\n  env: {", ["10:7 one-role", "14:76 one-by-one"]),
+    ],
+)
+def test_units_that_can_not_be(before: str, after: str, expected: list[str]) -> None:
+    assert problems(PAIRS.replace(before, after, 1)) == expected
+
+
+def test_units_settle_what_each_has_of_its_groups() -> None:
+    _, spec = read_job(PAIRS.encode(), "job.yaml")
+    assert [(group.least, group.replicas, group.replica_step) for group in spec.task_groups] == [(3, 4, 1), (6, 8, 2)]
+    assert spec.units == (Unit((0, 1), (1, 2), numbered=True),)
+    assert decode(encode(spec), JobSpec) == spec
+    said = PAIRS.replace("replicas: 8", "replicas: 8\n      minReplicas: 6\n      replicaStep: 2")
+    assert read_job(said.encode(), "job.yaml")[1] == spec
 
 
 def test_a_job_is_read() -> None:
@@ -140,7 +179,9 @@ def test_json_is_a_way_of_writing_a_job() -> None:
         ("preferred: rack", "together: [{groups: [worker, leader]}]", ["14:42 together-in-no-level"]),
         ("preferred: rack", "together: [{groups: [worker, leader], within: pool}]", ["14:77 together-anyway"]),
         ("preferred: rack", "together: [{groups: [worker, leadr], within: rack}]", ["14:60 unknown-task-group"]),
-        ("preferred: rack", "together: [{groups: [worker], within: rack}]", ["14:51 out-of-range"]),
+        ("preferred: rack", "together: [{groups: [worker], within: rack}]", ["14:51 together-alone"]),
+        ("preferred: rack", "together: [{groups: [worker, leader], units: 0}]", ["14:76 out-of-range"]),
+        ("preferred: rack", "together: [{groups: [worker, leader], units: 2}]", ["11:17 units-do-not-fit"]),
         (
             "preferred: rack",
             "together: [{groups: [worker, leader], within: rack}, {groups: [leader, worker], within: rack}]",

@@ -166,7 +166,7 @@ def test_pod_groups_of_every_maker_say_size_queue_class_and_topology(maker: str)
     [
         ("volcano", {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}, "hyper-nodes"),
         ("volcano", {"subGroupPolicy": [{"name": "x"}]}, "sub-groups"),
-        ("kai", {"minSubGroup": 1, "subGroups": [{"name": "a"}]}, "sub-groups"),
+        ("kai", {"minSubGroup": 2, "subGroups": [{"name": "a"}]}, "sub-groups"),
         (
             "kai",
             {"subGroups": [{"name": "a", "topologyConstraint": {"requiredTopologyLevel": "x"}}]},

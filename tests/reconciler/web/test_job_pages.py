@@ -6,6 +6,7 @@ import html
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import event
 
@@ -14,7 +15,8 @@ from reconciler.model.checkpoint_record import CheckpointRecord
 from reconciler.model.job_record import JobOutcome
 from solver.model.cluster import DeviceId, NodeName
 from solver.model.quantities import Memory
-from solver.model.workload import JobName, QueueName, TaskPlacement
+from solver.model.shape import Shape
+from solver.model.workload import JobName, QueueName, TaskGroup, TaskPlacement, Together, TopologyRequest
 from tests.reconciler.api.conftest import spec
 from tests.reconciler.web.conftest import Console
 
@@ -204,6 +206,20 @@ def test_a_job_that_holds_something_says_where(console: Console) -> None:
         text = browser.get("/jobs/runs").text
     assert "worker/0" in text
     assert "n1/0, n1/1" in text
+
+
+def test_units_of_its_groups_are_told_and_what_it_has_of_them(console: Console) -> None:
+    groups = (TaskGroup("prefill", 3, Shape(gpus=2)), TaskGroup("decode", 3, Shape(gpus=1)))
+    together = (Together(("prefill", "decode"), "rack", units=3, min_units=1),)
+    asked = msgspec.structs.replace(spec(), task_groups=groups, topology=TopologyRequest(together=together))
+    console.site.store.jobs.submit(JobName("pairs"), asked, "ada", console.clock.now(), "key-of-pairs")
+    one = TaskPlacement("prefill", 0, NodeName("n1"), (DeviceId("n1/0"), DeviceId("n1/1")))
+    console.site.bind("pairs", one, TaskPlacement("decode", 0, NodeName("n1"), (DeviceId("n1/2"),)))
+    with console.browser() as browser:
+        page, table = browser.get("/jobs/pairs").text, browser.get("/jobs").text
+    assert "prefill and decode are in 3 units, of which 1 is needed to start, each in one rack." in page
+    assert "<td>1 to 3</td>" in page
+    assert "<td>3/9</td><td>2/6</td>" in table
 
 
 def test_where_its_tasks_are_is_pictured_with_the_same_in_words(console: Console) -> None:

@@ -39,7 +39,7 @@ POLICIES = policies().flatmap(sharing_policies)
 
 
 @many
-@given(WORLDS, POLICIES)
+@given(WORLDS | snapshots(elastic=True).flatmap(with_fractions), POLICIES)
 def test_no_device_holds_more_than_itself(snapshot: Snapshot, policy: Policy) -> None:
     for optimiser in (None, optimise):
         plan = solve(snapshot, policy, optimiser)

@@ -32,7 +32,7 @@ from solver.quota.entitlement import QuotaHeadroom, Shares
 from solver.round.solve import competing, standing
 from tests.drawn import counted
 from tests.solver.brute_force import best_values
-from tests.solver.worlds import HOUR_MS, TYPES, comparing_across, policies, snapshots, with_sets
+from tests.solver.worlds import HOUR_MS, TYPES, comparing_across, policies, snapshots, with_sets, with_units
 
 EXAMPLES = counted(600)
 
@@ -50,6 +50,7 @@ class Tally:
     early_starts: int = 0
     not_lent: int = 0
     limited: int = 0
+    in_units: int = 0
 
 
 @pytest.mark.thorough
@@ -81,6 +82,15 @@ def test_so_is_a_round_of_gangs_whose_parts_keep_together() -> None:
     tally = compared(worlds, 3 * EXAMPLES)
     assert tally.grown >= EXAMPLES // 20, "hardly any gang grew, by steps or without"
     assert tally.kept >= EXAMPLES // 4, "hardly any gang that started asked for bundles, groups together or a spread"
+    assert tally.best >= 0.99 * tally.rounds
+
+
+@pytest.mark.thorough
+def test_so_is_a_round_of_gangs_of_units_of_two_groups() -> None:
+    worlds = snapshots(nodes_max=4, jobs_max=2, held_one_in=8, sizes=(1, 2)).flatmap(with_units)
+    tally = compared(worlds, EXAMPLES)
+    assert tally.in_units >= EXAMPLES // 5, "hardly any gang that started was made of units"
+    assert tally.grown >= EXAMPLES // 20, "hardly any gang grew by units"
     assert tally.best >= 0.99 * tally.rounds
 
 
@@ -171,6 +181,9 @@ def compared(worlds: SearchStrategy[Snapshot], examples: int, known: SearchStrat
         tally.early_starts += any(start.option.inside_only for start in answer.starts)
         tally.not_lent += not_lent(answer, *candidates_of(snapshot, policy))
         tally.limited += any(group.nodes for start in answer.starts for group in start.candidate.job.spec.task_groups)
+        tally.in_units += any(
+            u.units > 1 for start in answer.starts for u in start.candidate.job.spec.topology.together
+        )
         tally.kept += any(_keeps(start.candidate.job.spec) for start in answer.starts)
 
     compare()
