@@ -164,9 +164,21 @@ def _held_by(snapshot: Snapshot, policy: Policy, documents: Sequence[DeclaredRes
     )
 
 
-def _first_to_keep(free_from: float, leaving: Sequence[Job]) -> tuple[float, int, Sequence[int]]:
-    """The order of a node's GPUs: those of one job beside each other."""
-    return free_from, sum(map(_held_gpus, leaving)), [int(job.submitted_at) for job in leaving]
+def _blocks(
+    usable: Sequence[DeviceId], size: int, free: Mapping[DeviceId, tuple[float, Sequence[Job]]]
+) -> Iterator[tuple[DeviceId, ...]]:
+    """A node's GPUs in blocks, each as early as can be, and of what is free by then that for which the fewest are given up."""
+
+    def harm(device: DeviceId) -> tuple[int, Sequence[int], float]:
+        by, leaving = free[device]
+        return sum(map(_held_gpus, leaving)), [int(job.submitted_at) for job in leaving], by
+
+    left = sorted(usable, key=lambda device: free[device][0])
+    while len(left) >= size:
+        by = free[left[size - 1]][0]
+        able = sorted((device for device in left if free[device][0] <= by), key=harm)
+        yield tuple(able[:size])
+        left = [device for device in left if device not in able[:size]]
 
 
 def _held_gpus(job: Job) -> int:
@@ -311,12 +323,10 @@ class _Choice:
         for place, node in enumerate(self.nodes.values() if missing > 0 else ()):
             usable = [device for device in self._usable(document, node) if device not in taken]
             free = {device: self.holders.free_from(document, device) for device in usable}
-            usable.sort(key=lambda device: _first_to_keep(*free[device]))
-            for first in range(0, len(usable) - size + 1, size):
-                devices = tuple(usable[first : first + size])
+            for number, devices in enumerate(_blocks(usable, size, free)):
                 leaving = {job.name: _held_gpus(job) for device in devices for job in free[device][1]}
                 # Where several nodes are as good, the one of which the least is left stays the fullest.
-                order = len(usable), place, first
+                order = len(usable), place, number
                 by = max(free[device][0] for device in devices)
                 found.append(_Block(TaskPlacement("", 0, node.name, devices), by, leaving, order))
         return tuple(_soonest_and_mildest(found, max(0, missing)))

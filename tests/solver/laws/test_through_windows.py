@@ -74,7 +74,7 @@ def kept_from(job: Job, held: Held, policy: Policy) -> set[DeviceId]:
 
 
 def worse_choices(held: Held) -> Iterator[str]:
-    """A document whose GPUs were chosen now, though others are free as early and fewer are given up, or are free earlier."""
+    """A document whose GPUs were chosen now, though others are free earlier; where it chooses one by one, also with less given up."""
     snapshot, policy = held.snapshot, policy_in_force(held.policy, held.snapshot.time)
     if len(policy.reservations) != 1 or policy.reservations[0].nodes or snapshot.in_flight.reservations:
         return
@@ -84,7 +84,9 @@ def worse_choices(held: Held) -> Iterator[str]:
     cost = {block: cost_of(block, document, snapshot, policy) for block in blocks(snapshot, size)}
     have = total(got, cost)
     for other in combinations(cost, len(got)):
-        if len(frozenset().union(*other)) == len(got) * size and total(other, cost) < have:
+        better = total(other, cost)
+        worse = better < have if size == 1 else better[0] < have[0]
+        if len(frozenset().union(*other)) == len(got) * size and worse:
             yield f"{document.name} keeps {sorted(map(sorted, got))}, {have}; better {sorted(map(sorted, other))}"
             return
 

@@ -45,6 +45,7 @@ def windowed(number: int, seed: int = 0) -> World:
     scheduling = msgspec.structs.replace(
         policy.scheduling,
         reservations=Reservations(random.choice((0, 1, 2))),
+        estimated_jobs=9,
         convergence=Convergence(
             Duration(random.choice((0, 0, 30, 1440)) * MINUTE_MS), random.choice(("none", "preemptible"))
         ),
