@@ -112,4 +112,5 @@ def _trial(
         waits_for,
         tuple(map(str, refusals))
         or (*(verdict_words(verdict) if verdict else ()), *((f"it would be refused: {late}",) if late else ())),
+        late,
     )

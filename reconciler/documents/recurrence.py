@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice, pairwise, takewhile
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -62,6 +63,7 @@ class RecurrenceError(ValueError):
         self.fix = fix
 
 
+@lru_cache(128)
 def windows_of(rule: str, start: Instant, duration: Duration, time_zone: str) -> tuple[RepeatedWindow, ...]:
     """The windows of a rule, the first from `start` on; raises RecurrenceError, and what ZoneInfo does of a wrong zone."""
     parts, zone = _parts(rule), ZoneInfo(time_zone)

@@ -206,3 +206,8 @@ def test_windows_that_end_are_warned_of(rule: str, now: str, told: str | None) -
     found = list(ended_windows(policy, Instant.parse(now)))
     assert [problem.code for problem in found] == ([told] if told else [])
     assert dict(ends_of_windows(policy)) == {"hours nights of queue a": repeat.windows[-1].until}
+
+
+def test_what_is_shared_with_nobody_is_told_once() -> None:
+    other = f"parent: org, quota: [{{gpuType: H100, guaranteed: 8, shared: true}}], hours: [{nights(OWN_12)}]"
+    assert [code for _, code in codes(files("hours: []", other))] == ["shared-with-nobody"]
