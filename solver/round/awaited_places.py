@@ -42,10 +42,12 @@ class AwaitedPlaces:
         They come before gangs outside guarantees, for as many of which as before is anything kept.
         """
         found, most = {held.holder: held for held in kept}, self.policy.scheduling.reservations.per_gpu_type
-        outside = {c.job.name for c in waiting if not self._is_inside(c)}
-        for candidate in may_have_reservations(waiting, self.shares.tree) if most else ():
+        able = may_have_reservations(waiting, self.shares.tree) if most and later else ()
+        asked = [candidate for candidate in waiting if candidate.job.name in later or candidate.job.name in found]
+        outside = {candidate.job.name for candidate in asked if not self._is_inside(candidate)} if able else set()
+        for candidate in (known for known in able if known.job.name in later):
             name = candidate.job.name
-            own, place = found.get(name), self._place(candidate, later.get(name))
+            own, place = found.get(name), self._place(candidate, later[name])
             if place is None or name in outside or (own is not None and own.start <= place.start):
                 continue
             types = self._types(place)
@@ -59,15 +61,16 @@ class AwaitedPlaces:
     def _is_inside(self, candidate: StartCandidate) -> bool:
         return any(lies_inside(self.shares, candidate.job.spec.queue, option.charge) for option in candidate.options)
 
-    def _place(self, candidate: StartCandidate, later: LaterStart | None) -> Reservation | None:
+    def _place(self, candidate: StartCandidate, later: LaterStart) -> Reservation | None:
         """The part of it that is free, or was kept before; None where there is none."""
         last = self.now.after(self.policy.scheduling.eta_horizon)
-        if later is None or later.start is None or later.gone is None or not self.now < later.gone <= last:
+        if later.start is None or later.gone is None or not self.now < later.gone <= last:
             return None
-        name = candidate.job.name
-        free = {device for devices in self.room.free_devices for device in devices}
+        name, placed = candidate.job.name, later.start.placed.tasks
+        nodes = {self.room.index[task.node] for task in placed}
+        free = {device for node in nodes for device in self.room.free_devices[node]}
         free |= {d for held in self.known if held.holder == name for task in held.tasks for d in task.devices}
-        tasks = tuple(_free_of(later.start.placed.tasks, free))
+        tasks = tuple(_free_of(placed, free))
         limit = self.policy.time_limit(candidate.job)
         ends = None if limit is None else later.gone.after(limit)
         return Reservation(name, tasks, later.gone, ends) if tasks else None
