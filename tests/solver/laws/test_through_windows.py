@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations
 
 import pytest
@@ -74,7 +74,7 @@ def kept_from(job: Job, held: Held, policy: Policy) -> set[DeviceId]:
 
 
 def worse_choices(held: Held) -> Iterator[str]:
-    """A document whose GPUs were chosen now, though others are free earlier; where it chooses one by one, also with less given up."""
+    """A document whose GPUs were chosen now, though others are free earlier; of single ones, also though less is given up."""
     snapshot, policy = held.snapshot, policy_in_force(held.policy, held.snapshot.time)
     if len(policy.reservations) != 1 or policy.reservations[0].nodes or snapshot.in_flight.reservations:
         return
@@ -99,9 +99,7 @@ def blocks(snapshot: Snapshot, size: int) -> Iterator[frozenset[DeviceId]]:
         yield from map(frozenset, combinations([gpu.id for gpu in node.gpus] if node.schedulable else [], size))
 
 
-def total(
-    chosen: Collection[frozenset[DeviceId]], cost: Mapping[frozenset[DeviceId], Cost]
-) -> tuple[Sequence[int], int]:
+def total(chosen: Collection[frozenset[DeviceId]], cost: Mapping[frozenset[DeviceId], Cost]) -> tuple[list[int], int]:
     """When each is free, and how many GPUs jobs give up for them together."""
     leaving: dict[str, int] = {}
     for block in chosen:
