@@ -23,12 +23,13 @@ from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import Sharing, sharing_of
 from solver.milp.preemption_decision import can_serve, in_program
+from solver.model.inflight import Reservation
 from solver.model.parts import owner_of
 from solver.model.quantities import Instant
 from solver.model.round_cache import RoundCache
 from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobName, QueueName
+from solver.model.workload import Job, JobName, JobSpec, QueueName
 from solver.placement.starts import JobStart
 from solver.plan.reasons import Protected, ProtectedBy
 from solver.policy.policy import Policy, PriorityClass
@@ -149,8 +150,10 @@ class RoundRemainder:
 
     @cached_property
     def around(self) -> Mapping[JobName, Instant]:
-        """Jobs that run on what is reserved for a gang, and by when they have ended or have been asked to give it back, in time."""
-        gangs = [held for held in self.snapshot.in_flight.reservations if not held.is_declared]
+        """Jobs that run on what is kept of an awaited place, and by when they have ended or have been asked to give it back."""
+        waiting = {job.name: job.spec for job in self.snapshot.pending}
+        reserved = (held for held in self.snapshot.in_flight.reservations if held.holder in waiting)
+        gangs = [held for held in reserved if _is_part(held, waiting[held.holder])]
         if not gangs:
             return {}
         found, asked = dict[JobName, Instant](), {known.job for known in self.snapshot.in_flight.evictions}
@@ -183,6 +186,13 @@ class RoundRemainder:
             if start.candidate.job.name not in displacing:
                 headroom.take(start.queue, start.charge)
         return headroom, users
+
+
+def _is_part(held: Reservation, spec: JobSpec) -> bool:
+    """Whether less is kept than a job needs: the rest of its place is others' as yet."""
+    gpus = {group.name: group.shape.gpus for group in spec.task_groups}
+    tasks = sum(group.least for group in spec.task_groups if group.shape.uses_gpus)
+    return len(held.tasks) < tasks or any(len(task.devices) < gpus[task.group] for task in held.tasks)
 
 
 def later_starts(left: RoundRemainder, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
