@@ -53,6 +53,7 @@ class Trial(Document, frozen=True, omit_defaults=False):
 
     `refusals`: why it could never run; () if it could. `verdict`: the round's word on it; None where it would not be asked, as
     it could never run or `waits_for` others first. `tasks`: where it would start; `evicts`: jobs that would have to leave for it.
+    `not_now`: why its class would not take it; "": it would.
     """
 
     name: JobName
@@ -62,11 +63,17 @@ class Trial(Document, frozen=True, omit_defaults=False):
     evicts: tuple[JobName, ...] = ()
     waits_for: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    not_now: str = ""
 
     @property
     def admissible(self) -> bool:
         """It could run one day."""
         return not self.refusals
+
+    @property
+    def is_taken(self) -> bool:
+        """Its submission would not be refused."""
+        return self.admissible and not self.not_now
 
 
 class TrialList(Payload, frozen=True, kw_only=True):

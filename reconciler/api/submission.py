@@ -140,7 +140,7 @@ def require_end_in_time(
     """
     (_, policy), now = services.policy(), services.clock.now()
     for job in jobs:
-        by = job.spec.finish_by
+        by = job.spec.to_finish_by(now)
         if by is None:
             continue
         limit = policy.time_limit(Job(job.name, now, job.spec, user)) or Duration(0)
@@ -152,6 +152,9 @@ def require_end_in_time(
             left = f"{Duration((by - now) // 60_000 * 60_000)} are left until {by}"
             message = f"{job.name} may run for {limit}, and {left}."
             fix = "Lower timeLimit, or write a later finishBy."
+            if job.spec.finish_within is not None:
+                message = f"{job.name} may run for {limit}, and is to have ended within {job.spec.finish_within}."
+                fix = "Lower timeLimit, or raise finishWithin."
         raise RequestRefusedError(422, "too-late", message, fix)
 
 

@@ -113,6 +113,7 @@ def _trial(
         waits_for,
         _refused(refusals)
         or (*(verdict_words(verdict) if verdict else ()), *((f"it would be refused: {late}",) if late else ())),
+        late,
     )
 
 

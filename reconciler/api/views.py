@@ -364,7 +364,7 @@ def _stuck_words(view: JobView) -> Iterator[str]:
 
 def _late_words(view: JobView, verdict: Verdict | None) -> Iterator[str]:
     """That a job may not have ended by its `finishBy`, as far as limits and estimates say."""
-    by, limit = view.spec.finish_by, view.time_limit or view.spec.time_limit
+    by, limit = view.spec.to_finish_by(view.submitted_at), view.time_limit or view.spec.time_limit
     start = view.running_since
     if start is None and isinstance(verdict, Waits) and isinstance(verdict.estimate, EarliestStart):
         start = verdict.estimate.at

@@ -138,8 +138,8 @@ def _limits(job: JobView) -> Iterator[tuple[str, str]]:
     if limit:
         ends_by = f", ends by {local(job.running_since.after(limit))}" if job.running_since else ""
         yield "Time limit", f"{limit}{ends_by}"
-    if spec.finish_by:
-        yield "Finish by", local(spec.finish_by)
+    if (by := spec.to_finish_by(job.submitted_at)) is not None:
+        yield "Finish by", local(by)
     idle_limit = job.idle_limit or spec.idle_limit
     if idle_limit:
         yield "Idle limit", f"{idle_limit}{_idleness(job)}"

@@ -272,14 +272,14 @@ def _words_of(view: Named) -> str:
 
 
 def _try_out(client: Client, submission: Submission, output: str) -> ExitCode:
-    """Print what would happen; returns ERROR where something of it could never run."""
+    """Print what would happen; returns ERROR where something of it could never run, or would be refused now."""
     trials = client.test(document_for(submission))
     if output == "json":
         print_json(trials)
     else:
         for line in _trial_lines(trials):
             click.echo(line)
-    return ExitCode.OK if all(trial.admissible for trial in trials.items) else ExitCode.ERROR
+    return ExitCode.OK if all(trial.is_taken for trial in trials.items) else ExitCode.ERROR
 
 
 def _trial_lines(trials: TrialList) -> Iterator[str]:

@@ -133,6 +133,7 @@ def job_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     yield from _array_problems(job)
     yield from _service_problems(job)
     yield from _terminal_problems(job)
+    yield from _finish_problems(job)
     yield from _launcher_problems(job)
     yield from _container_problems(job)
     yield from _secret_problems(job)
@@ -248,6 +249,13 @@ def _terminal_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
     if job.value.task_groups[0].rejoin:
         at: Path = ("spec", "taskGroups", 0, "rejoin")
         yield job.problem(at, "one-terminal", "a terminal ends with its task", "Delete rejoin.")
+
+
+def _finish_problems(job: Declaration[JobSpec]) -> Iterator[Problem]:
+    if job.value.finish_by is not None and job.value.finish_within is not None:
+        yield job.problem(
+            ("spec", "finishWithin"), "choose-one", "finishWithin beside finishBy", "Keep only one of them."
+        )
 
 
 def _gpu_problems(job: Declaration[JobSpec], at: Path, shape: Shape) -> Iterator[Problem]:

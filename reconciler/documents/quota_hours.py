@@ -212,9 +212,17 @@ def _problems_at_moments(tree: QuotaTree) -> Iterator[Problem]:
         then = QuotaTree(queues, tree.known, tree.capacity)
         which = ", ".join(f"{hours.name} of {name}" for name, some in sorted(open_.items()) for hours in some)
         for problem in then.quota_problems(_touched(then, open_)):
-            if problem not in known:
+            if problem not in known and not _is_told_without_hours(problem, known):
                 known.add(problem)
                 yield msgspec.structs.replace(problem, message=f"from {at} on, in hours {which}: {problem.message}")
+
+
+def _is_told_without_hours(problem: Problem, known: Collection[Problem]) -> bool:
+    """What no hours change, and is only told in another place."""
+    same = problem.code == "shared-with-nobody"
+    return same and any(
+        (one.code, one.file, one.message) == (problem.code, problem.file, problem.message) for one in known
+    )
 
 
 def _touched(tree: QuotaTree, names: Collection[str]) -> Iterator[Declaration[Queue]]:

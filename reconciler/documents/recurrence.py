@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice, pairwise, takewhile
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -24,7 +25,13 @@ WINDOWS_MAX: Final = 1_000
 """How many windows a rule may have: each window of a Reservation is one of its own to a round."""
 
 LONGEST: Final = timedelta(days=2 * 366)
-"""How far behind the first window the last may begin."""
+"""How far behind the first window the last may begin that a rule says."""
+
+AHEAD: Final = timedelta(days=10 * 366)
+"""How far behind the first window a rule without an end is worked out. No clock decides it: a revision always means the same."""
+
+AHEAD_MAX: Final = 4_000
+"""How many windows it then has at most: ten years of days."""
 
 _FREQUENCIES: Final = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
 _PARTS: Final = (
@@ -56,11 +63,12 @@ class RecurrenceError(ValueError):
         self.fix = fix
 
 
+@lru_cache(128)
 def windows_of(rule: str, start: Instant, duration: Duration, time_zone: str) -> tuple[RepeatedWindow, ...]:
     """The windows of a rule, the first from `start` on; raises RecurrenceError, and what ZoneInfo does of a wrong zone."""
     parts, zone = _parts(rule), ZoneInfo(time_zone)
     starts = _starts(parts, start, zone)
-    if len(starts) > WINDOWS_MAX:
+    if len(starts) > WINDOWS_MAX and not is_endless(rule):
         raise RecurrenceError(
             f"it has more than {WINDOWS_MAX} windows", "End it earlier, and write further ones in time."
         )
@@ -79,6 +87,11 @@ def windows_of(rule: str, start: Instant, duration: Duration, time_zone: str) ->
                 "Shorten duration, or let it repeat less often.",
             )
     return found
+
+
+def is_endless(rule: str) -> bool:
+    """Whether a rule says no end."""
+    return not any(part.startswith(("UNTIL=", "COUNT=")) for part in rule.split(";"))
 
 
 def _parts(rule: str) -> dict[str, str]:
@@ -100,10 +113,10 @@ def _parts(rule: str) -> dict[str, str]:
         raise RecurrenceError(
             f"{given}; windows begin on days, not in every hour or second", f"FREQ is one of {', '.join(_FREQUENCIES)}."
         )
-    if ("UNTIL" in parts) == ("COUNT" in parts):
-        has = "UNTIL and COUNT" if "UNTIL" in parts else "neither UNTIL nor COUNT"
+    if "UNTIL" in parts and "COUNT" in parts:
         raise RecurrenceError(
-            f"it has {has}: a rule says in one way when it ends", "Add COUNT=30, or UNTIL=20270101T000000Z."
+            "it has UNTIL and COUNT: a rule says in one way when it ends",
+            "Keep one of them; without both it has no end.",
         )
     if "UNTIL" in parts and not _UNTIL.fullmatch(parts["UNTIL"]):
         raise RecurrenceError(f"UNTIL={parts['UNTIL']} is not in UTC", "Write UNTIL=20270101T000000Z, with its Z.")
@@ -115,18 +128,19 @@ def _parts(rule: str) -> dict[str, str]:
 
 
 def _starts(parts: dict[str, str], start: Instant, zone: ZoneInfo) -> list[Instant]:
-    """When windows begin, in order: at most one more than there may be."""
+    """When windows begin, in order: at most one more than there may be, of a rule without an end as many as there may be."""
     first = datetime.fromtimestamp(start / 1_000, zone).replace(tzinfo=None)
-    last = first + LONGEST
+    endless = "UNTIL" not in parts and "COUNT" not in parts
+    last, most = (first + AHEAD, AHEAD_MAX) if endless else (first + LONGEST, WINDOWS_MAX + 1)
     text = ";".join(f"{name}={value}" for name, value in parts.items() if name not in ("UNTIL", "COUNT"))
     try:
-        until, count = _until(parts), int(parts.get("COUNT", WINDOWS_MAX + 1))
-        known = [_instant(local, zone) for local in islice(_days(text, first, last), min(count, WINDOWS_MAX + 1))]
+        until, count = _until(parts), int(parts.get("COUNT", most))
+        known = [_instant(local, zone) for local in islice(_days(text, first, last), min(count, most))]
     except (ValueError, TypeError, AttributeError, KeyError, IndexError, OverflowError) as error:
         raise RecurrenceError(f"it can't be read: {error}", "Write it as RFC 5545 does.") from error
     if until is not None and until > _instant(last, zone):
         raise RecurrenceError(f"it ends more than {LONGEST.days} days after from", "End it earlier.")
-    if "COUNT" in parts and len(known) < min(count, WINDOWS_MAX + 1):
+    if "COUNT" in parts and len(known) < min(count, most):
         told = f"it gives {len(known)} of {count} windows in {LONGEST.days} days after from"
         raise RecurrenceError(told, "Lower COUNT.")
     return [at for at in known if until is None or at <= until]

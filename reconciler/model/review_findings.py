@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from reconciler.model.problem import Problem
 from solver.model.cluster import DeviceId, GpuType, MigInstance, NodeName
 from solver.model.document import API_VERSION, Document
 from solver.model.quantities import Duration, Instant, MilliGpu
@@ -338,6 +339,8 @@ class Review(Document, frozen=True, omit_defaults=False):
     requeued: tuple[Requeued, ...] = ()
     host_queues: tuple[HostQueueChange, ...] = ()
     windows: tuple[WindowChange, ...] = ()
+    ending: tuple[Problem, ...] = ()
+    """Warnings of windows that are over at the head, or soon will be."""
     api_version: Literal["quorate.dev/v1"] = API_VERSION
     kind: Literal["Review"] = "Review"
 

@@ -15,12 +15,13 @@ from prometheus_client.registry import Collector
 from reconciler.control.passes import Pass
 from reconciler.control.queue_use import QueueUse
 from reconciler.control.runner import Condition, LoopStatus
+from reconciler.documents.ended_windows import ends_of_windows
 from reconciler.model.git_status import PolicyStatus
 from reconciler.model.queue_line import HostQueueLine, QueueLine, amount_number
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
 from solver.placement.stranded_gpus import stranded_gpus
 from solver.policy.host_share import Resource
-from solver.policy.policy import Queue
+from solver.policy.policy import Policy, Queue
 
 _LEADS: Final[frozenset[Condition]] = frozenset({"leading", "observing"})
 _QUEUES: Final = "of a queue with those below it, by type."
@@ -107,6 +108,7 @@ class PlaneFigures(Collector):
             uses = self._uses()
             yield from _queues(uses)
             yield from _of_host(uses)
+            yield _windows(loop.last.policy)
             yield from self._free(loop.last)
 
     def _free(self, last: Pass) -> tuple[Metric, ...]:
@@ -158,6 +160,17 @@ def _in_force(policy: PolicyStatus) -> Iterator[Metric]:
         "1 where a newer revision is not put in force.",
         value=policy.condition("Stalled").status,
     )
+
+
+def _windows(policy: Policy) -> Metric:
+    ends = GaugeMetricFamily(
+        "quorate_windows_end_timestamp_seconds",
+        "When the last window of a rule ends, of hours of a queue or of a Reservation that comes again.",
+        labels=["windows"],
+    )
+    for what, end in ends_of_windows(policy):
+        ends.add_metric([what], end / 1000)
+    return ends
 
 
 def _queues(uses: tuple[tuple[Queue, QueueUse], ...]) -> Iterator[Metric]:

@@ -24,10 +24,12 @@ from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, JobSpec, QueueName, TaskPlacement
 from solver.placement.views import fits
 from solver.policy.policy import Policy
+from solver.policy.tree import QueueTree
+from solver.policy.windows import policies_ahead
 from solver.queueing.demand import StartCandidate
 from solver.queueing.durations import expected, expected_of
 from solver.queueing.loans import Loans, can_be_gone, has_nothing_inside
-from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, Shares, charge_of_tasks
+from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, Shares, charge_of_tasks, under_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +164,20 @@ def held_back(
     room: FreeCapacity,
     now: Instant,
 ) -> tuple[StartCandidate, ...]:
-    """The candidates, each with the reservations that hold it back; alike only where these are the same. They are in order."""
-    order = {candidate.job.name: place for place, candidate in enumerate(candidates)}
-    binding = [held for held in reservations if held.holder in order]
-    if not binding:
+    """The candidates, each with the reservations that hold it back; alike only where these are the same. They are in order.
+
+    Those of gangs that are no candidates yet, since they wait for another quota, hold back no work inside guarantees.
+    """
+    if not reservations:
         return tuple(candidates)
+    order = {candidate.job.name: place for place, candidate in enumerate(candidates)}
     types = {node.name: node.gpu_type for node in room.nodes}
     strong = {
         held.holder: order[held.holder]
-        for held in binding
-        if lies_inside(
-            shares_at(held.start, ends, shares, types),
+        for held in reservations
+        if held.holder in order
+        and lies_inside(
+            shares_at(held.start, ends, shares_under(policy, held.start, shares), types),
             candidates[order[held.holder]].job.spec.queue,
             charge_of_tasks(held.tasks, types),
         )
@@ -188,7 +193,7 @@ def held_back(
         )
         against = frozenset(
             held.holder
-            for held in binding
+            for held in reservations
             if held.holder != name
             and not may_backfill(end, max(held.start, now))
             and not (borrows and can_be_gone(candidate.job, policy, now, held.start))
@@ -197,6 +202,12 @@ def held_back(
         alike = known.setdefault((candidate.likeness, against), len(known))
         found.append(replace(candidate, likeness=alike, against=candidate.against | against))
     return tuple(found)
+
+
+def shares_under(policy: Policy, at: Instant, shares: Shares) -> Shares:
+    """The same use under the quota that holds at an instant to come."""
+    then = next((known for since, known in reversed(policies_ahead(policy)) if since <= at), None)
+    return shares if then is None else under_tree(shares, QueueTree.of(then), (), shares.cluster.gpus)
 
 
 def lies_inside(shares: Shares, queue: QueueName, charge: Charge) -> bool:

@@ -168,6 +168,8 @@ class FutureState:
         while (now := self.next_instant(until)) is not None:
             if self.openings and self.openings[0] == now:
                 self.openings.pop(0)
+                while self.ends and self.ends[0][0] == now:
+                    self._end_next()
                 yield now
                 continue
             stop = next((at for at in ahead if at >= now), until)
@@ -183,6 +185,10 @@ class FutureState:
         instants = (*self.openings[:1], *(end for end, _ in self.ends[:1]))
         return min((at for at in instants if at <= until), default=None)
 
+    def join(self, candidate: StartCandidate) -> None:
+        """One more waits."""
+        self.waiting, self._enough = (*self.waiting, candidate), None
+
     def pass_to(self, at: Instant) -> bool:
         """Let jobs end and types open up to an instant; returns whether any did."""
         known = len(self.ends) + len(self.openings)
@@ -193,7 +199,7 @@ class FutureState:
 
     def round(self, now: Instant) -> tuple[JobStart, ...]:
         """The waiting jobs that start now."""
-        self._change_policy(now)
+        self.change_policy(now)
         if not self.waiting:
             return ()
         self._enough = self._enough or CapacityPrefilter(self.waiting, self.room)
@@ -243,7 +249,7 @@ class FutureState:
             for option in as_open_at(known.options, known.job, self.policy, now)
         )
 
-    def _change_policy(self, now: Instant) -> None:
+    def change_policy(self, now: Instant) -> None:
         """Let the quota hold that does so by now."""
         passed = [policy for at, policy in self.changes if at <= now]
         if not passed:

@@ -7,8 +7,10 @@ must end in time. What runs there already is not made to leave.
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -23,12 +25,13 @@ from solver.model.inflight import Reservation
 from solver.model.quantities import Instant
 from solver.model.shape import Shape, taking
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, TaskPlacement
+from solver.model.workload import Job, JobName, TaskPlacement
 from solver.policy.policy import Policy
 from solver.policy.reservation import DeclaredReservation
 from solver.policy.tree import QueueTree
 from solver.queueing.demand import StartCandidate
 from solver.queueing.loans import can_be_gone, has_to_leave
+from solver.quota.victims import protected_until
 
 WHERE = "held"
 """The group of tasks that say where the capacity of a document is."""
@@ -37,7 +40,7 @@ WHERE = "held"
 def with_document_reservations(snapshot: Snapshot, policy: Policy) -> Snapshot:
     """The snapshot with what each document keeps that is not over, in place of what documents kept before."""
     gangs = tuple(held for held in snapshot.in_flight.reservations if not held.is_declared)
-    declared = _held_by(snapshot, [known for known in policy.reservations if known.until > snapshot.time])
+    declared = _held_by(snapshot, policy, [known for known in policy.reservations if known.until > snapshot.time])
     if len(gangs) == len(snapshot.in_flight.reservations) and not declared:
         return snapshot
     in_flight = msgspec.structs.replace(snapshot.in_flight, reservations=(*gangs, *declared))
@@ -139,9 +142,9 @@ def _end(job: Job, policy: Policy, now: Instant) -> Instant | None:
     return None if limit is None else now.after(limit)
 
 
-def _held_by(snapshot: Snapshot, documents: Sequence[DeclaredReservation]) -> tuple[Reservation, ...]:
+def _held_by(snapshot: Snapshot, policy: Policy, documents: Sequence[DeclaredReservation]) -> tuple[Reservation, ...]:
     """What each document keeps: first nodes by name, then what was chosen before, then what is chosen now."""
-    choice = _Choice({node.name: node for node in snapshot.nodes}, _free_from(snapshot) if documents else {}, {})
+    choice = _Choice({node.name: node for node in snapshot.nodes}, _Holders.of(snapshot, policy, documents), {})
     known = {held.holder: held for held in document_reservations(snapshot)}
     for document in documents:
         choice.held[document] = tuple(choice.named(document))
@@ -161,21 +164,129 @@ def _held_by(snapshot: Snapshot, documents: Sequence[DeclaredReservation]) -> tu
     )
 
 
+def _blocks(
+    usable: Sequence[DeviceId], size: int, free: Mapping[DeviceId, tuple[float, Sequence[Job]]]
+) -> Iterator[tuple[DeviceId, ...]]:
+    """A node's GPUs in blocks, each as early as can be, and of what is free by then that for which the fewest are given up."""
+
+    def harm(device: DeviceId) -> tuple[int, Sequence[int], float]:
+        by, leaving = free[device]
+        return sum(map(_held_gpus, leaving)), [int(job.submitted_at) for job in leaving], by
+
+    left = sorted(usable, key=lambda device: free[device][0])
+    while len(left) >= size:
+        by = free[left[size - 1]][0]
+        able = sorted((device for device in left if free[device][0] <= by), key=harm)
+        yield tuple(able[:size])
+        left = [device for device in left if device not in able[:size]]
+
+
+def _held_gpus(job: Job) -> int:
+    return sum(task.gpus for task in job.placement)
+
+
 def _numbered(tasks: Iterable[TaskPlacement]) -> tuple[TaskPlacement, ...]:
     ordered = sorted(tasks, key=lambda task: (task.node, task.devices))
     return tuple(TaskPlacement(WHERE, index, task.node, task.devices) for index, task in enumerate(ordered))
 
 
-def _free_from(snapshot: Snapshot) -> dict[DeviceId, float]:
-    """When each GPU that a job has, was promised or is to have is free again, as far as is known."""
-    ends, free_from = EndTimes(snapshot), dict[DeviceId, float]()
-    held = [(ends.of(job), job.placement) for job in snapshot.jobs]
-    held += [(None, intent.tasks) for intent in snapshot.in_flight.nominations]
-    held += [(known.until, known.tasks) for known in snapshot.in_flight.reservations if not known.is_declared]
-    for end, tasks in held:
-        for device in (device for task in tasks for device in task.devices):
-            free_from[device] = max(free_from.get(device, 0), math.inf if end is None else end)
-    return free_from
+_Held = tuple[Job | None, Instant | None, tuple[TaskPlacement, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Holders:
+    """Who has each GPU, was promised it or is to have it, and until when as far as is known."""
+
+    policy: Policy
+    tree: QueueTree
+    now: Instant
+    by_device: Mapping[DeviceId, Sequence[tuple[Job | None, float]]]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, policy: Policy, documents: Sequence[DeclaredReservation]) -> _Holders:
+        """Nobody is looked for where no document keeps anything."""
+        found = defaultdict[DeviceId, list[tuple[Job | None, float]]](list)
+        ends = EndTimes(snapshot)
+        nominations, reservations = snapshot.in_flight.nominations, snapshot.in_flight.reservations
+        held: list[_Held] = [(job, ends.of(job), job.placement) for job in snapshot.jobs if job.placement]
+        held += [(None, None, intent.tasks) for intent in nominations]
+        held += [(None, known.until, known.tasks) for known in reservations if not known.is_declared]
+        for job, end, tasks in held if documents else ():
+            for device in (device for task in tasks for device in task.devices):
+                found[device].append((job, math.inf if end is None else end))
+        return cls(policy, QueueTree.of(policy), snapshot.time, found)
+
+    def free_from(self, document: DeclaredReservation, device: DeviceId) -> tuple[float, tuple[Job, ...]]:
+        """When a GPU is free, no earlier than a document begins; and the jobs that it has leave for that."""
+        free, leaving = float(document.start), list[Job]()
+        for job, end in self.by_device.get(device, ()):
+            gone = end
+            if job is not None and end > document.start and self._has_to_leave(document, job):
+                gone = min(end, self._gone(document, job))
+                leaving += [job] if gone < end else []
+            free = max(free, gone)
+        return free, tuple(leaving)
+
+    def _has_to_leave(self, document: DeclaredReservation, job: Job) -> bool:
+        return document.evict != "none" and has_to_leave(document, job, self.policy, self.tree)
+
+    def _gone(self, document: DeclaredReservation, job: Job) -> Instant:
+        """When it has left at the latest if it is asked as soon as it may be, and not before it need be."""
+        known, grace = self.policy.priority_class(job), self.policy.grace(job)
+        until = protected_until(job, known.protection) if known is not None and job.started_at is not None else 0
+        return Instant(max(document.start - grace, until, self.now)).after(grace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """GPUs of one node, free by an instant once some jobs have left, each with how many it has. `order`: of equal ones."""
+
+    task: TaskPlacement
+    by: float
+    leaving: Mapping[JobName, int]
+    order: tuple[int, int, int]
+
+    def rank(self, gone: Collection[JobName]) -> tuple[float, int, tuple[int, int, int]]:
+        """The least is best, beside jobs that leave anyway."""
+        return self.by, sum(gpus for name, gpus in self.leaving.items() if name not in gone), self.order
+
+
+def _soonest_and_mildest(blocks: Sequence[_Block], count: int) -> Sequence[TaskPlacement]:
+    """So many blocks that are free first, and of these such for which few GPUs are given up."""
+    chosen = _soonest(blocks, count)
+    held = {name: gpus for block in chosen for name, gpus in block.leaving.items()}
+    for spared in sorted(held, key=lambda name: -held[name]):
+        # One that was chosen before another may do without what leaves, once the other does.
+        gone = {name for block in chosen for name in block.leaving} - {spared}
+        others = _soonest([block for block in blocks if block.leaving.keys() <= gone], count)
+        if sorted(block.by for block in others) == sorted(block.by for block in chosen):
+            chosen = others
+    return [block.task for block in chosen]
+
+
+def _soonest(blocks: Sequence[_Block], count: int) -> list[_Block]:
+    """Each time the one for which the fewest GPUs more are given up."""
+    gone, chosen, sharing = (
+        set[JobName](),
+        dict[tuple[int, int, int], _Block](),
+        defaultdict[JobName, list[_Block]](list),
+    )
+    for block in blocks:
+        for name in block.leaving:
+            sharing[name].append(block)
+    by_order = {block.order: block for block in blocks}
+    ranked = [block.rank(gone) for block in blocks]
+    heapq.heapify(ranked)
+    while ranked and len(chosen) < count:
+        block = by_order[heapq.heappop(ranked)[-1]]
+        if block.order in chosen:
+            continue
+        chosen[block.order] = block
+        for name in block.leaving.keys() - gone:
+            gone.add(name)
+            for other in sharing[name]:
+                heapq.heappush(ranked, other.rank(gone))
+    return list(chosen.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +294,7 @@ class _Choice:
     """Where documents keep capacity, while it is decided."""
 
     nodes: Mapping[NodeName, Node]
-    free_from: Mapping[DeviceId, float]
+    holders: _Holders
     held: dict[DeclaredReservation, tuple[TaskPlacement, ...]]
 
     def named(self, document: DeclaredReservation) -> Iterator[TaskPlacement]:
@@ -208,19 +319,17 @@ class _Choice:
         """What is chosen now, as far as there is any: what is free when it begins, or else soonest."""
         missing, size = (document.count or 0) - len(self.held[document]), document.gpus_per_node or 1
         taken = self._taken(document) | {device for task in self.held[document] for device in task.devices}
-        found: list[tuple[float, int, TaskPlacement]] = []
-        for node in self.nodes.values() if missing > 0 else ():
+        found = list[_Block]()
+        for place, node in enumerate(self.nodes.values() if missing > 0 else ()):
             usable = [device for device in self._usable(document, node) if device not in taken]
-            usable.sort(key=lambda device: self._wait(document, device))
-            for first in range(0, len(usable) - size + 1, size):
-                devices = tuple(usable[first : first + size])
+            free = {device: self.holders.free_from(document, device) for device in usable}
+            for number, devices in enumerate(_blocks(usable, size, free)):
+                leaving = {job.name: _held_gpus(job) for device in devices for job in free[device][1]}
                 # Where several nodes are as good, the one of which the least is left stays the fullest.
-                found.append((self._wait(document, devices[-1]), len(usable), TaskPlacement("", 0, node.name, devices)))
-        found.sort(key=lambda one: (one[0], one[1], one[2].node, one[2].devices))
-        return tuple(task for _, _, task in found[: max(0, missing)])
-
-    def _wait(self, document: DeclaredReservation, device: DeviceId) -> float:
-        return max(document.start, self.free_from.get(device, 0))
+                order = len(usable), place, number
+                by = max(free[device][0] for device in devices)
+                found.append(_Block(TaskPlacement("", 0, node.name, devices), by, leaving, order))
+        return tuple(_soonest_and_mildest(found, max(0, missing)))
 
     def _usable(self, document: DeclaredReservation, node: Node) -> list[DeviceId]:
         """Whole GPUs of its type that work, on a node that takes work."""

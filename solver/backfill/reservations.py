@@ -72,7 +72,7 @@ def reservations_after(
     """The reservations that hold once a round's starts have come true. `world`: as the round leaves it."""
     most = policy.scheduling.reservations.per_gpu_type
     tree = world.shares.tree
-    able = [c for c in first_in_line(waiting) if _is_whole(c) and ordering_of(tree, c.job.spec.queue).turns is None]
+    able = may_have_reservations(waiting, tree)
     if not most or not able:
         return ()
     by_holder, until = {held.holder: held for held in known}, now.after(policy.scheduling.eta_horizon)
@@ -83,11 +83,14 @@ def reservations_after(
     }
     considered = sorted(able, key=lambda candidate: standing[candidate.job.name])[:CONSIDERED_MAX]
     stops = sorted({held.start for held in by_holder.values()})
+    world = world.copy()
+    world.openings = list(world.expect_changes(until))
     rooms, played = CapacityTimeline(world, now, until, stops), world.copy()
     instants, moments = [], {}
     enough = CapacityPrefilter(considered, played.room, fresh=False)
     for at in chain([now], played.instants(until, stops)):
         instants.append(at)
+        played.change_policy(at)
         able_then = frozenset(candidate.job.name for candidate in enough.now())
         if able_then or _begins(stops, at, played.next_instant(until)):
             moments[at] = _Moment(at, played.shares_now(), able_then)
@@ -95,6 +98,11 @@ def reservations_after(
     for candidate in considered:
         book.enter(candidate, by_holder.get(candidate.job.name), most)
     return tuple(sorted((booked.reservation for booked in book.booked), key=lambda held: held.holder))
+
+
+def may_have_reservations(waiting: Sequence[StartCandidate], tree: QueueTree) -> list[StartCandidate]:
+    """Those of jobs that wait for which whole GPUs may be kept; neither turns nor a strict queue let others before them."""
+    return [c for c in first_in_line(waiting) if _is_whole(c) and ordering_of(tree, c.job.spec.queue).turns is None]
 
 
 def _begins(starts: Sequence[Instant], at: Instant, following: Instant | None) -> bool:
@@ -234,6 +242,9 @@ class _Book:
 def _is_served_so(known: Reservation, candidate: StartCandidate, option: Option, room: FreeCapacity) -> bool:
     """Whether what is kept is for a gang of this size, on the types of the option."""
     sizes = Counter(task.group for task in known.tasks)
+    gpus = {group.name: shape.gpus for group, shape in zip(candidate.job.spec.task_groups, option.shapes, strict=True)}
+    if any(len(task.devices) != gpus[task.group] for task in known.tasks):
+        return False  # only what is free of it is kept
     used = {task.group: room.nodes[room.index[task.node]].gpu_type for task in known.tasks if task.devices}
     return all(
         sizes[group.name] == group.least and (gpu_type is None or not group.least or used.get(group.name) == gpu_type)

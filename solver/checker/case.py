@@ -130,9 +130,8 @@ class JudgedPlan:
     @classmethod
     def of(cls, snapshot: Snapshot, policy: Policy, plan: Plan) -> Self:
         """A plan for a snapshot under a policy."""
-        return cls(
-            snapshot, plan, NodeIndex.latest(snapshot.nodes), PolicyIndex(policy_in_force(policy, snapshot.time))
-        )
+        lookup = PolicyIndex(policy_in_force(policy, snapshot.time), policy)
+        return cls(snapshot, plan, NodeIndex.latest(snapshot.nodes), lookup)
 
     @property
     def policy(self) -> Policy:

@@ -92,7 +92,7 @@ def _open(job: Job, case: JudgedPlan) -> int:
 
 def _asked(job: Job) -> Hashable:
     spec = job.spec
-    beside = job.namespace, job.namespace_labels, spec.time_limit, spec.finish_by, spec.checkpoint
+    beside = job.namespace, job.namespace_labels, spec.time_limit, job.finish_by, spec.checkpoint
     return spec.priority_class, spec.type, spec.task_groups, spec.topology, spec.data, beside
 
 
@@ -185,7 +185,8 @@ def _in_order(jobs: list[Job], by: OrderBy, ranks: _Ranks, case: JudgedPlan) -> 
         if by == "fifo":  # whoever is behind and aged faster does not pass
             highest = 0
         elif by == "priority" and highest < HIGHEST_BAND:
-            by_then = job.spec.finish_by
+            within = job.spec.finish_within
+            by_then = job.spec.finish_by if within is None else job.submitted_at + within
             own = inf if by_then is None else by_then - (case.policy.time_limit(job) or 0)
         elif by == "shortest" and highest < HIGHEST_BAND:
             limit = case.policy.time_limit(job)

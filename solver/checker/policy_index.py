@@ -23,6 +23,8 @@ class PolicyIndex:
     """One policy. Paths go from a queue up to its root, () for a queue that does not exist."""
 
     policy: Policy
+    written: Policy | None = None
+    """As its documents say it, with the hours that are to come."""
     _paths: dict[str, tuple[Queue, ...]] = field(default_factory=dict)
     _names: dict[str, frozenset[QueueName]] = field(default_factory=dict)
     _lines: dict[tuple[str, GpuType], tuple[QuotaLine, ...]] = field(default_factory=dict)

@@ -189,8 +189,8 @@ def called_back(case: JudgedPlan) -> Mapping[JobName, Instant]:
     by_node = defaultdict[NodeName, list[DeclaredReservation]](list)
     for held in case.snapshot.in_flight.reservations if wanted else ():
         document = wanted.get(held.holder)
-        for task in held.tasks if document is not None and _is_as_it_was(case, document, held) else ():
-            if document is not None:
+        for task in held.tasks if document is not None else ():
+            if document is not None and _is_as_it_was(case, document, held, task):
                 for device in task.devices:
                     by_gpu[device].append(document)
                 node = case.ground.by_name[task.node]
@@ -208,14 +208,18 @@ def called_back(case: JudgedPlan) -> Mapping[JobName, Instant]:
     return found
 
 
-def _is_as_it_was(case: JudgedPlan, document: DeclaredReservation, held: Reservation) -> bool:
-    """Whether all that was kept is still there, so that no round has to choose anew."""
-    nodes = [case.ground.by_name.get(task.node) for task in held.tasks]
-    gpus = {gpu.id: gpu for node in nodes if node is not None for gpu in node.gpus}
-    there = all(node is not None for node in nodes) and all(device in gpus for t in held.tasks for device in t.devices)
+def _is_as_it_was(case: JudgedPlan, document: DeclaredReservation, held: Reservation, task: TaskPlacement) -> bool:
+    """Whether what was kept there is kept on: no round has to choose anew, since it still works and no other document names it."""
+    node = case.ground.by_name.get(task.node)
+    gpus = {gpu.id: gpu for gpu in node.gpus} if node is not None else {}
+    if node is None or any(device not in gpus for device in task.devices):
+        return False
     if document.nodes is not None:
-        return there and {task.node for task in held.tasks} <= set(document.nodes)
-    good = all(node is not None and node.ready and not node.cordoned for node in nodes) and all(
-        gpus[device].healthy and gpus[device].instances is None for t in held.tasks for device in t.devices if there
+        return task.node in document.nodes
+    named = any(
+        task.node in (other.nodes or ()) and other.start < document.until and document.start < other.until
+        for other in _wanted(case)
     )
-    return there and good and len(held.tasks) <= (document.count or 0)
+    works = node.ready and not node.cordoned
+    whole = all(gpus[device].healthy and gpus[device].instances is None for device in task.devices)
+    return works and whole and not named and len(held.tasks) <= (document.count or 0)

@@ -17,6 +17,7 @@ import msgspec
 from solver.checker.case import JudgedPlan
 from solver.checker.dues import charged_to, inside_limits
 from solver.checker.end_times import KnownEndTimes
+from solver.checker.policy_in_force import policy_in_force
 from solver.model.amounts import CPU, AmountsLeft
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.inflight import Reservation, declared_name
@@ -108,6 +109,19 @@ class _Court:
             there = {(name, gpu.id) for name, node in hosts.items() if node for gpu in node.gpus}
             if not {(task.node, device) for task in step.tasks for device in task.devices} <= there:
                 yield Violation("S10", step.job, "has a reservation of devices that are not there")
+            if job is not None:
+                yield from self._above_max_then(job, step)
+
+    def _above_max_then(self, job: Job, step: Reserve) -> Iterator[Violation]:
+        """What is kept is more than a queue may ever hold at its start, whatever the others hold: by the quota that holds then."""
+        then = policy_in_force(self.case.lookup.written or self.case.policy, step.start)
+        rows = {queue.name: queue.quota for queue in then.queues}
+        for gpu_type, milli in self.case.ground.charge(step.tasks).items():
+            for queue in self.case.lookup.on_path(job.spec.queue):
+                most = next((row.max for row in rows.get(queue, ()) if row.gpu_type == gpu_type), None)
+                if most is not None and milli > most:
+                    problem = f"has a reservation of more {gpu_type} than queue {queue} may hold at {step.start}"
+                    yield Violation("S10", job.name, problem)
 
     def _host(self, held: Reservation, node: Node, staying: _Staying) -> Iterator[Violation]:
         """What is beside GPUs on one node when the reservation starts."""

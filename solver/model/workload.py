@@ -289,7 +289,8 @@ class JobSpec(Document, frozen=True):
 
     `time_limit`: the longest all of its tasks may run; None: what its class says. `checkpoint` None: it saves nothing.
     `fallback_after`: how long it waits for its first GPU type before it takes another; None: what its class says.
-    `finish_by`: when it is to have ended; it orders the job among equals of its queue, and promises nothing.
+    `finish_by`: when it is to have ended, or so long after its submission `finish_within`; it orders the job among equals of its
+    queue, and promises nothing.
     `data`: what it reads, and is best near; never waited for. `idle_limit`: the longest an interactive job may do nothing; None:
     what its class says. Rounds read none of `depends_on` (what must wait for others is not shown to them), `array` (submitted as
     its elements), `retry_policy` (a name), `secrets`, `time_limit_warning`, `stuck`, `container`, `working_directory`
@@ -318,6 +319,7 @@ class JobSpec(Document, frozen=True):
     container: Container | None = None
     working_directory: str = ""
     finish_by: Instant | None = None
+    finish_within: Duration | None = None
 
     def __post_init__(self) -> None:
         """Settle with how few replicas a service starts, and what units have of each group: every reader counts the same."""
@@ -331,6 +333,10 @@ class JobSpec(Document, frozen=True):
             if known.units > 1:
                 cut = (_in_units(group, known) if group.name in known.groups else group for group in self.task_groups)
                 msgspec.structs.force_setattr(self, "task_groups", tuple(cut))
+
+    def to_finish_by(self, submitted_at: Instant) -> Instant | None:
+        """When it is to have ended if it was submitted then; None: it does not say."""
+        return submitted_at.after(self.finish_within) if self.finish_within is not None else self.finish_by
 
     @property
     def gpus(self) -> MilliGpu:
@@ -556,6 +562,11 @@ class Job(Document, frozen=True):
     def kubernetes_namespace(self) -> KubernetesNamespace:
         """That of its pods; with no name where it has none."""
         return KubernetesNamespace(self.namespace, self.namespace_labels)
+
+    @property
+    def finish_by(self) -> Instant | None:
+        """When it is to have ended."""
+        return self.spec.to_finish_by(self.submitted_at)
 
     @property
     def waits_since(self) -> Instant:

@@ -60,7 +60,7 @@ def departures(
 ) -> tuple[RuleEviction, ...]:
     """Who is to be asked to leave in this round, at most `evictions.perRound` jobs; the least harm first.
 
-    `known`: what was reserved before this round, None: all that is. No job leaves for what a document has only just chosen.
+    `known`: what was reserved before this round, None: all that is. No job leaves for GPUs that a document has only just chosen.
     """
     known = snapshot.in_flight.reservations if known is None else known
     if not _any_reason(snapshot, policy):
@@ -69,16 +69,31 @@ def departures(
     shares = shares_of(snapshot, tree, kept)
     rules = EvictionRules.of(snapshot, policy, shares, kept)
     drained = list(_drained(snapshot, policy, rules))
+    leaves = {owner_of(one.name) for one in drained}
     returned = [
         one
-        for one in _returned(snapshot, policy, rules, shares, kept)
-        if owner_of(one.name) not in {owner_of(other.name) for other in drained}
-        and (one.to is None or declared_name(one.to) is None or one.to in {held.holder for held in known})
+        for one in _returned(_as_known(snapshot, known), policy, rules, shares, kept)
+        if owner_of(one.name) not in leaves
     ]
     gone = [(one.holder.job.spec.queue, one.holder.charge) for one in (*drained, *returned)]
     leaving = {one.name for one in (*drained, *returned)}
     converging = _converging(snapshot, policy, rules, shares.without(gone), leaving)
     return _of_first_jobs((*_least_loss_first(drained), *returned, *converging), policy.scheduling.evictions.per_round)
+
+
+def _as_known(snapshot: Snapshot, known: Collection[Reservation]) -> Snapshot:
+    """The world in which documents keep only what they kept before."""
+    before = {held.holder: {device for task in held.tasks for device in task.devices} for held in known}
+
+    def as_known(held: Reservation) -> Reservation:
+        if declared_name(held.holder) is None:
+            return held
+        mine = before.get(held.holder, set())
+        return msgspec.structs.replace(held, tasks=tuple(task for task in held.tasks if mine.issuperset(task.devices)))
+
+    reserved = tuple(map(as_known, snapshot.in_flight.reservations))
+    in_flight = msgspec.structs.replace(snapshot.in_flight, reservations=reserved)
+    return msgspec.structs.replace(snapshot, in_flight=in_flight)
 
 
 def _least_loss_first(drained: Iterable[RuleEviction]) -> list[RuleEviction]:

@@ -90,9 +90,9 @@ def with_those_behind(
 
 def latest_start(job: Job, policy: Policy) -> float:
     """When a job has to start to end by its `finish_by`, by its time limit; infinite where it has none."""
-    if job.spec.finish_by is None:
+    if job.finish_by is None:
         return inf
-    return job.spec.finish_by - (policy.time_limit(job) or 0)
+    return job.finish_by - (policy.time_limit(job) or 0)
 
 
 def _own(

@@ -58,13 +58,14 @@ class Admission:
     """Either the options that could be served one day, or the reasons why there are none.
 
     `holds`: the queues on its path that start nothing for now. `later`: by when its quota is to be another, under which it could be
-    served.
+    served in the ways `then`.
     """
 
     options: tuple[Option, ...]
     reasons: tuple[AnyReason, ...] = ()
     holds: tuple[HeldReason, ...] = ()
     later: QuotaChanges | None = None
+    then: tuple[Option, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,18 +151,19 @@ class Gate:
         usable = tuple(option for option, refusal in zip(options, judged, strict=True) if refusal is None)
         reasons = () if usable else tuple(dict.fromkeys(refusal for refusal in judged if refusal is not None))
         holds = tuple(HeldReason(queue.name, queue.origin) for queue in on_hold(self.shares.tree, job.spec.queue))
-        return Admission(usable, reasons, holds, self._later(job, reasons))
+        later = self._later(job, reasons)
+        return Admission(usable, reasons, holds, *later) if later else Admission(usable, reasons, holds)
 
-    def _later(self, job: Job, reasons: Iterable[AnyReason]) -> QuotaChanges | None:
-        """The change of quota after which a job is not refused any more."""
+    def _later(self, job: Job, reasons: Iterable[AnyReason]) -> tuple[QuotaChanges, tuple[Option, ...]] | None:
+        """The change of quota after which a job is not refused any more, and how it can be served then."""
         by = next((reason for reason in reasons if isinstance(reason, AboveMax | BeyondGuarantee)), None)
         for at, then in self._ahead if by is not None else ():
-            if by is not None and then.admit(job).options:
+            if by is not None and (options := then.admit(job).options):
                 line, of_max = QuotaLine(by.queue, by.gpu_type), isinstance(by, AboveMax)
                 now, later = (
                     (known.max if of_max else known.guaranteed).get(line) for known in (self.shares, then.shares)
                 )
-                return change_of(line, at, self.policy, now=now, then=later, of_max=of_max, refused=True)
+                return change_of(line, at, self.policy, now=now, then=later, of_max=of_max, refused=True), options
         return None
 
     @cached_property

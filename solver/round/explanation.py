@@ -31,13 +31,14 @@ from solver.policy.tree import QuotaLine
 from solver.preemption.consolidation import Move
 from solver.preemption.new_nomination import NewNomination
 from solver.preemption.planned_evictions import PlannedEviction
-from solver.queueing.demand import StartCandidate
+from solver.queueing.demand import StartCandidate, in_order
 from solver.queueing.loans import Loans, asked_back_at, ends_by, loans_of_documents
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, Inside, QuotaHeadroom, charge_of_tasks
 from solver.quota.host_guarantees import HeldAlone
 from solver.quota.host_shares import HostShares
 from solver.round.admission import Admission
+from solver.round.awaited_places import AwaitedPlaces
 from solver.round.forecast import estimates
 from solver.round.protections import LaterStart, RoundRemainder, later_starts
 from solver.round.regrowth import GangGrowth, with_grown
@@ -77,10 +78,20 @@ class RoundExplanation:
         """What is reserved once all of it has come true."""
         provided = self.provided
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in provided]
+        waiting += self._awaiting
         if not waiting:
             return ()
         known = [held for held in self.snapshot.in_flight.reservations if not held.is_declared]
-        return reservations_after(self._ahead, self.policy, waiting, known, self.snapshot.time)
+        kept, now = reservations_after(self._ahead, self.policy, waiting, known, self.snapshot.time), self.snapshot.time
+        places = AwaitedPlaces(self.policy, self._after, self._ahead.shares, now, known)
+        return places.beside(kept, waiting, self._later)
+
+    @cached_property
+    def _awaiting(self) -> Sequence[StartCandidate]:
+        """Jobs that are to start once their queue has another quota, as they would be served then."""
+        judged = [(job, self.admissions[job.name]) for job in self.snapshot.pending if job.name in self.admissions]
+        then = [(job, admission.then) for job, admission in judged if admission.then and not admission.holds]
+        return in_order(then, self.policy, self.decision.shares, self.snapshot.time) if then else ()
 
     @cached_property
     def _ahead(self) -> FutureState:
@@ -309,8 +320,12 @@ class RoundExplanation:
         )
         started = {start.candidate.job.name for start in starts}
         waiting = [candidate for candidate in self.candidates if candidate.job.name not in started]
-        later = self._later([known for known in waiting if known.job.name not in self.standing_back])
-        when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations, later)
+        later = self._later
+        when = estimates(self._ahead.copy(), self.snapshot.time, waiting, reservations, later, self._awaiting)
+        for candidate in self._awaiting:
+            job, change = candidate.job, self.admissions[candidate.job.name].later
+            if change is not None:
+                yield Waits(job.name, job.spec.queue, (change,), when.get(job.name))
         for candidate in waiting:
             job = candidate.job
             reasons = why.reasons(candidate)
@@ -324,8 +339,11 @@ class RoundExplanation:
             if admission.options and admission.holds and job.name not in self.nominations.jobs:
                 yield Waits(job.name, job.spec.queue, why.reasons_on_hold(job, admission))
 
-    def _later(self, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
+    @cached_property
+    def _later(self) -> Mapping[JobName, LaterStart]:
         """Who of those that wait is served once others are protected no more."""
+        apart = {start.candidate.job.name for start in self._started()} | self.standing_back.keys()
+        waiting = [candidate for candidate in self.candidates if candidate.job.name not in apart]
         left = RoundRemainder(
             self.asked,
             self.policy,

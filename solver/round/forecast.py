@@ -7,7 +7,7 @@ is needed to do better than greedy, and every job runs exactly to its limit, the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from solver.backfill.future_state import FutureState, with_options
 from solver.model.cluster import GpuType
@@ -28,45 +28,53 @@ def estimates(
     waiting: Sequence[StartCandidate],
     reservations: Sequence[Reservation],
     later: Mapping[JobName, LaterStart],
+    awaiting: Sequence[StartCandidate] = (),
 ) -> dict[JobName, AnyEstimate]:
     """When each of the first waiting jobs could start. `waiting` is in order; `world` is as the round leaves it.
 
     Jobs that are evicted are asked to leave in the world already. A gang with a reservation starts when that says at the latest.
-    `later`: jobs that are served by evictions once protections have ended.
+    `later`: jobs that are served by evictions once protections have ended. `awaiting`: those that stand in line only once
+    their queue has another quota; only of those with a reservation it is said when they start.
     """
     held = {reservation.holder: reservation for reservation in reservations if not reservation.is_declared}
     most = world.policy.scheduling.estimated_jobs
     first = [c for number, c in enumerate(waiting) if number < most or c.job.name in held]
-    if not first:
+    joining = sorted((held[c.job.name].start, n) for n, c in enumerate(awaiting) if c.job.name in held)
+    if not first and not joining:
         return {}
     world.waiting, world.reservations = first, dict(held)
     world.wanted_behind = _by_queue(demand_of(with_options(c for c in waiting[most:] if c.job.name not in held)))
-    opens = {fallback_opens(c.job, world.policy) for c in first if _waits_for_first_type(c)}
-    over = {reservation.until for reservation in world.declared if reservation.until is not None}
     known = {name: start for name, start in later.items() if start.gone is not None}
     horizon = world.policy.scheduling.eta_horizon
-    quotas = set(world.expect_changes(now.after(horizon)))
-    world.openings = sorted(opens | over | quotas | {start.gone for start in known.values() if start.gone is not None})
+    _expect(
+        world, now.after(horizon), {at for at, _ in joining} | {at for at in (k.gone for k in known.values()) if at}
+    )
     found: dict[JobName, EarliestStart] = {}
     for at in world.instants(now.after(horizon)):
-        if not world.waiting:
+        while joining and joining[0][0] <= at:
+            world.join(awaiting[joining.pop(0)[1]])
+        if not world.waiting and not joining:
             break
         for name, start in known.items():
             if start.gone == at and _begins(world, start, at):
                 found[name] = EarliestStart(at, after_protection_of=start.last)
         for begun in world.round(at):
             found[begun.candidate.job.name] = world.start_at(at, begun.queue)
-    queue_of = {candidate.job.name: candidate.job.spec.queue for candidate in first}
     for name, reservation in held.items():
-        kept = world.start_at(reservation.start, queue_of[name])
+        kept = world.start_at(reservation.start, world.jobs[name].spec.queue)
         found[name] = min(found.get(name, kept), kept, key=_at)
     otherwise = (
         BeyondHorizon(horizon) if world.ends or world.openings else NoEndHelps(partitioned=bool(world.policy.mig))
     )
-    return {
-        candidate.job.name: found.get(candidate.job.name) or world.end_unknown(candidate) or otherwise
-        for candidate in first
-    }
+    told = {c.job.name: found.get(c.job.name) or world.end_unknown(c) or otherwise for c in first}
+    return {**{name: found[name] for name in held}, **told}
+
+
+def _expect(world: FutureState, until: Instant, more: Set[Instant]) -> None:
+    """Let it stop where types open to those who wait, documents are over and quotas change, and at `more` instants."""
+    opens = {fallback_opens(c.job, world.policy) for c in world.waiting if _waits_for_first_type(c)}
+    over = {reservation.until for reservation in world.declared if reservation.until is not None}
+    world.openings = sorted(opens | over | set(world.expect_changes(until)) | more)
 
 
 def _begins(world: FutureState, later: LaterStart, at: Instant) -> bool:

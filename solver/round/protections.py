@@ -12,20 +12,24 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, combinations
 from typing import NamedTuple
 
 import msgspec
 
+from solver.backfill.eligibility import EndTimes, may_backfill
 from solver.capacity.free_capacity import FreeCapacity
 from solver.capacity.partitioning import pool_rules
 from solver.capacity.sharing import Sharing, sharing_of
 from solver.milp.preemption_decision import can_serve, in_program
+from solver.model.inflight import Reservation
 from solver.model.parts import owner_of
 from solver.model.quantities import Instant
 from solver.model.round_cache import RoundCache
+from solver.model.shape import Shape
 from solver.model.snapshot import Snapshot
-from solver.model.workload import Job, JobName, QueueName
+from solver.model.workload import Job, JobName, JobSpec, QueueName
 from solver.placement.starts import JobStart
 from solver.plan.reasons import Protected, ProtectedBy
 from solver.policy.policy import Policy, PriorityClass
@@ -43,6 +47,7 @@ from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.eviction_rules import EvictionRules
 from solver.preemption.trial import PreemptionResult
 from solver.queueing.demand import StartCandidate, SubLayer
+from solver.queueing.loans import can_be_gone, first_on, has_nothing_inside, loans_in
 from solver.queueing.strict_queues import Lines
 from solver.quota.entitlement import QuotaHeadroom
 from solver.quota.fairshare import to_spare
@@ -104,7 +109,7 @@ class LaterStart(NamedTuple):
         return max(self.reasons, key=lambda known: (known.until is None, known.until or 0)).job
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RoundRemainder:
     """What a round leaves. `snapshot`: in which those who are evicted have been asked to leave; `room`: what is free now."""
 
@@ -130,13 +135,44 @@ class RoundRemainder:
         decision, snapshot = self.decision, self.snapshot
         soon = soon_free(snapshot, sharing.domain, pool_rules(self.policy, snapshot), decision.room)
         soon.reserved = decision.room.reserved
-        for start in self._started:
+        around = self.around
+        for job in (job for job in snapshot.jobs if job.name in around):
+            shapes = {group.name: group.shape for group in job.spec.task_groups}
+            for task in job.placement:
+                soon.give_back(task, shapes.get(task.group, Shape()))
+        for start in (known for known in self._started if known.candidate.job.name not in around):
             soon.occupy(start.held)
         for promise in decision.nominations:
             soon.set_aside(promise.pledged)
         for growth in self.grown:
             soon.occupy(growth.held)
         return soon
+
+    @cached_property
+    def around(self) -> Mapping[JobName, Instant]:
+        """Jobs that run on what is kept of an awaited place, and by when they have ended or have been asked to give it back."""
+        waiting = {job.name: job.spec for job in self.snapshot.pending}
+        reserved = (held for held in self.snapshot.in_flight.reservations if held.holder in waiting)
+        gangs = [held for held in reserved if _is_part(held, waiting[held.holder])]
+        if not gangs:
+            return {}
+        found, asked = dict[JobName, Instant](), {known.job for known in self.snapshot.in_flight.evictions}
+        ends = EndTimes(self.snapshot, loans_in(self.snapshot, self.policy, self.decision.shares, self.kept))
+        for job in self.snapshot.jobs:
+            held, end = first_on(gangs, job.placement), ends.of(job) if job.placement else None
+            if held is not None and end is not None and end <= held.start and job.name not in asked:
+                found[job.name] = end
+        now, shares = self.snapshot.time, self.decision.shares
+        for start in self.decision.starts:
+            job, held = start.candidate.job, first_on(gangs, start.placed.tasks)
+            if held is not None and held.holder != job.name:
+                limit = self.policy.time_limit(job)
+                lent = can_be_gone(job, self.policy, now, held.start) and has_nothing_inside(
+                    shares, start.queue, start.charge
+                )
+                end = held.start if limit is None or now.after(limit) > held.start else now.after(limit)
+                found |= {job.name: end} if lent or may_backfill(end if limit else None, held.start) else {}
+        return found
 
     def quota(self) -> tuple[QuotaHeadroom, UserRoom]:
         """What is left of quotas beside all that was started or promised."""
@@ -150,6 +186,13 @@ class RoundRemainder:
             if start.candidate.job.name not in displacing:
                 headroom.take(start.queue, start.charge)
         return headroom, users
+
+
+def _is_part(held: Reservation, spec: JobSpec) -> bool:
+    """Whether less is kept than a job needs: the rest of its place is others' as yet."""
+    gpus = {group.name: group.shape.gpus for group in spec.task_groups}
+    tasks = sum(group.least for group in spec.task_groups if group.shape.uses_gpus)
+    return len(held.tasks) < tasks or any(len(task.devices) < gpus[task.group] for task in held.tasks)
 
 
 def later_starts(left: RoundRemainder, waiting: Sequence[StartCandidate]) -> Mapping[JobName, LaterStart]:
@@ -189,6 +232,7 @@ def _is_any_early(left: RoundRemainder, waiting: Sequence[StartCandidate]) -> bo
 class ProtectedWaits:
     """Looks for what protects others from waiting jobs, on what a round leaves.
 
+    `around`: who has ended, or given back what is reserved, before what that is reserved for starts.
     `room`, `soon`: what is free now, and once all have left who were asked to. `headroom`, `users`: what is left of quotas.
     `has_program`: the program chooses victims, and holds to more rules than the search.
     """
@@ -203,6 +247,7 @@ class ProtectedWaits:
     waiting: Sequence[StartCandidate]
     has_program: bool
     kept: RoundCache
+    around: Mapping[JobName, Instant] = field(default_factory=dict)
     _rules: EvictionRules = field(init=False)
     _candidates: EvictionCandidates = field(init=False)
     _limits: tuple[ProtectedBy, ...] = field(init=False)
@@ -225,9 +270,12 @@ class ProtectedWaits:
         sharing = sharing_of(policy, left.decision.shares.tree, snapshot.nodes)
         gangs = kept_to_domains(snapshot, left.kept)
         room, soon = (with_domains(gangs, room) for room in (left.room.copy(), left.soon(sharing)))
-        return cls(snapshot, policy, sharing, room, soon, *left.quota(), waiting, left.has_program, left.kept)
+        return cls(
+            snapshot, policy, sharing, room, soon, *left.quota(), waiting, left.has_program, left.kept, left.around
+        )
 
     def __post_init__(self) -> None:
+        self._gone |= self.around.keys()
         self._rules = EvictionRules.of(self.snapshot, self.policy, self.headroom.shares, self.kept)
         holders, limits = self._rules.allocations.bases, self.policy.scheduling.evictions
         ends = [end for holder in holders if (end := self._end(holder.job)) is not None]
@@ -451,8 +499,16 @@ class ProtectedWaits:
         leaving = tuple(_leaving(found))
         self._left_at.setdefault(at, []).extend(leaving)
         # What is free already is had in the next round.
-        gone = max((self._now.after(1), at, *(at.after(self.policy.grace(job)) for job in leaving)))
+        before = self._ended_before(start)
+        gone = max((self._now.after(1), at, *(at.after(self.policy.grace(job)) for job in leaving), *before))
         return LaterStart(reasons, at, gone, start, leaving, bool(found.moves))
+
+    def _ended_before(self, start: JobStart) -> Iterator[Instant]:
+        """By when those have ended who run around what is reserved where it starts."""
+        devices = {device for task in start.placed.tasks for device in task.devices}
+        for job in self.snapshot.jobs if self.around else ():
+            if job.name in self.around and any(not devices.isdisjoint(task.devices) for task in job.placement):
+                yield self.around[job.name]
 
     def _timed(self, found: PreemptionResult, at: Instant | None) -> tuple[Protected, ...]:
         """By what those who leave for it are protected now, with the one that is so the longest by each."""

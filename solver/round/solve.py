@@ -180,7 +180,8 @@ def _decided(
     world = kept.settled(nominations.snapshot)
     shares, admissions = standing(world, policy, kept)
     candidates = in_order(competing(world, admissions, nominations.jobs), policy, shares, world.time)
-    candidates, reserved = standing_back(world, policy, candidates, shares, kept)
+    awaiting = {name for name, admission in admissions.items() if admission.then and not admission.holds}
+    candidates, reserved = standing_back(world, policy, candidates, shares, kept, awaiting)
     leaves = frozenset(known.job.name for known in departing)
     decision = decide_with_evictions(world, policy, candidates, shares, watched, leaves, reserved, kept, back, staying)
     jobs = {job.name: job for job in world.jobs}
@@ -276,9 +277,14 @@ def standing_back(
     candidates: Sequence[StartCandidate],
     shares: Shares,
     kept: RoundCache | None = None,
+    awaiting: Collection[JobName] = (),
 ) -> tuple[tuple[StartCandidate, ...], Reserved]:
-    """The candidates with the reservations that hold them back, and what these keep: documents, and gangs that wait."""
-    competing_for, declared = {candidate.job.name for candidate in candidates}, document_reservations(snapshot)
+    """The candidates with the reservations that hold them back, and what these keep: documents, and gangs that wait.
+
+    `awaiting`: jobs that are no candidates before their queue has another quota.
+    """
+    competing_for = {*awaiting, *(candidate.job.name for candidate in candidates)}
+    declared = document_reservations(snapshot)
     held = [known for known in snapshot.in_flight.reservations if known.holder in competing_for]
     if not held and not declared:
         return tuple(candidates), {}

@@ -94,7 +94,7 @@ class WaitAlarms:
         starts = [(job, job.started_at) for job in self.snapshot.jobs if job.placement]
         starts += [(job, one.estimate.at) for job, one in self._waits if isinstance(one.estimate, EarliestStart)]
         for job, start in starts:
-            by, limit = job.spec.finish_by, self.policy.time_limit(job) if job.time_limit is None else job.time_limit
+            by, limit = job.finish_by, self.policy.time_limit(job) if job.time_limit is None else job.time_limit
             if told := late_run(by, start, limit, runs=bool(job.placement)):
                 cause = f"it may end after its finishBy, {by}: {told}"
                 yield Alarm("finish-by-at-risk", job.name, Duration(0), job.submitted_at, cause)

@@ -129,6 +129,12 @@ def window_sections(found: Review, when: When) -> Iterator[ReportSection]:
         yield ReportSection("Windows in the next 7 days", rows, ("Window", "From", "Until", "Holds"))
 
 
+def ending_sections(found: Review) -> Iterator[ReportSection]:
+    """Windows of which the last is over, or soon will be."""
+    if found.ending:
+        yield sentences("Windows that come to an end", [(UntrustedText(one.message),) for one in found.ending])
+
+
 def _window_row(change: WindowChange, when: When) -> tuple[Words, ...]:
     before, after = change.holds_before, change.holds_after
     starts = [when(at) for at in (change.start_before, change.start_after) if at is not None]

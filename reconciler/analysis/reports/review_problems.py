@@ -31,6 +31,7 @@ def review_problems(found: Review, paths: Paths) -> tuple[Problem, ...]:
         *(_stranded(found, one, paths) for one in found.stranded),
         *(_unrestartable(found, one, paths) for one in found.newly_unrestartable),
         *(_inadmissible(found, job, paths) for job in sorted_jobs.never),
+        *found.ending,
     )
 
 

@@ -88,6 +88,20 @@ class Warned(NamedTuple):
     to_script: bool
 
 
+def seconds_from_now(written: str) -> int | None:
+    """`now+6hours`, in seconds where no unit is said; None for a time, or for midnight, noon and their like."""
+    if not written.startswith("now"):
+        return None
+    match = _FROM_NOW.fullmatch(written)
+    if match is None or not int(match[1]):
+        raise ValueError(f"{written!r} is not now+COUNT[UNIT], such as now+6hours")
+    return int(match[1]) * next((s for unit, s in _UNITS_S.items() if unit.startswith(match[2] or "second")), 1)
+
+
+_UNITS_S = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400, "weeks": 604_800}
+_FROM_NOW = re.compile(r"now\+(\d{1,9})(seconds?|minutes?|hours?|days?|weeks?)?")
+
+
 def warning_signal(written: str) -> Warned:
     """`[{R|B}:]SIGNAL[@SECONDS]`, the signal by its name or number; a minute before the limit where no time is said."""
     matched = _SIGNAL.fullmatch(written)

@@ -62,9 +62,7 @@ FLAGS: Final[dict[str, Flag]] = {
     "quiet": Flag("Q", why="it is for sbatch itself", value="none"),
     "begin": Flag("b", why="a job starts as soon as it may: `quorate hold --until` keeps it until then"),
     "hold": Flag("H", why="a job starts as soon as it may: `quorate hold` keeps it for a while", value="none"),
-    "deadline": Flag(
-        "", why="say --finish-by to `quorate submit`; a job that may come too late is told so, and goes on"
-    ),
+    "deadline": Flag("", "finishWithin"),
     "time-min": Flag("", why="a time limit is not shortened to start sooner"),
     "nice": Flag("", why="the order of jobs is for classes and queues to say", value="optional"),
     "priority": Flag("", why="the order of jobs is for classes and queues to say"),

@@ -96,6 +96,7 @@ def job_of(text: str, file: str, arguments: Sequence[str], submitter: Submitter)
         "topology": _spread(tasks),
         "timeLimit": said.read("time", lambda written: _time(amounts.seconds(written))),
         "timeLimitWarning": said.read("signal", _warning),
+        "finishWithin": said.read("deadline", lambda written: _time(amounts.seconds_from_now(written))),
         "array": said.read("array", _array),
         "dependsOn": said.read("dependency", amounts.dependencies),
         "command": command_of(text, file, arguments),
@@ -292,6 +293,10 @@ def _flags_passed_over(said: _Said, name: str) -> Iterator[IgnoredDirective]:
 def _half_followed(said: _Said) -> Iterator[IgnoredDirective]:
     """What a flag asks for beyond what it becomes."""
     nodes, memory, gres = said.find("nodes"), said.find("mem"), said.find("gres")
+    by = said.find("deadline")
+    if by is not None and not by.value.startswith("now"):
+        why = "a script does not say the zone of a time: say --finish-by to `quorate submit`, or now+6hours"
+        yield IgnoredDirective(by.line, f"--deadline={by.value}", why)
     warning, warned = said.find("signal"), said.read("signal", amounts.warning_signal)
     if warning is not None and warned is not None and not warned.to_script:
         why = "the request in QUORATE_REQUEST_FILE comes then, but no signal: say B: and trap it in the script"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from reconciler.documents.ended_windows import ended_windows
 from reconciler.gitops.review.devices import device_changes, fragments, rack_uses, stranded_jobs
 from reconciler.gitops.review.guardrails import breaches_of
 from reconciler.gitops.review.idle import idle_catches
@@ -49,6 +50,7 @@ def review(snapshot: Snapshot, base: ReviewSide, head: ReviewSide, optimiser: Op
         requeued=tuple(requeued_jobs(snapshot, before.policy, after.policy)),
         host_queues=tuple(host_queue_changes(before, after)),
         windows=tuple(window_changes(before, after, snapshot.time)),
+        ending=tuple(ended_windows(after.policy, snapshot.time)),
     )
     there = (before.snapshot.nodes, after.snapshot.nodes) if snapshot.inventory == "reported" else None
     return msgspec.structs.replace(found, breaches=breaches_of(base.compiled, head.compiled, found, there))

@@ -20,7 +20,7 @@ _LONGEST: Final = timedelta(days=90)
 
 
 class _Repeat(NamedTuple):
-    """How one comes again, by its flag, for a year: an RRULE of RFC 5545, section 3.3.10, and the days on which it begins."""
+    """How one comes again, by its flag, for ever: an RRULE of RFC 5545, section 3.3.10, and the days on which it begins."""
 
     flag: str
     rule: str
@@ -29,10 +29,10 @@ class _Repeat(NamedTuple):
 
 
 _REPEATS: Final = (
-    _Repeat("DAILY", "FREQ=DAILY;COUNT=365", range(7)),
-    _Repeat("WEEKDAY", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;COUNT=260", range(5)),
-    _Repeat("WEEKEND", "FREQ=WEEKLY;BYDAY=SA,SU;COUNT=104", range(5, 7)),
-    _Repeat("WEEKLY", "FREQ=WEEKLY;COUNT=52", range(7), timedelta(days=7)),
+    _Repeat("DAILY", "FREQ=DAILY", range(7)),
+    _Repeat("WEEKDAY", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR", range(5)),
+    _Repeat("WEEKEND", "FREQ=WEEKLY;BYDAY=SA,SU", range(5, 7)),
+    _Repeat("WEEKLY", "FREQ=WEEKLY", range(7), timedelta(days=7)),
 )
 _KEYS: Final = {
     "name": ("reservationname", "name"),
@@ -94,7 +94,7 @@ def _when(drawing: Drawing, record: SourceRecord, flags: Collection[str]) -> dic
         note = "flags of a reservation have no equal: jobs beyond it may start if they end before it"
         account.dropped(record, (_key(record, "flags"),), note if again is None else "it would begin before it is over")
         return {"from": _written(start), "until": _written(end)}
-    note = "Slurm repeats it for ever. Here a rule has an end: this one is of one year. Other flags have no equal"
+    note = "it comes again for ever, by the hours of its zone. Other flags have no equal"
     account.changed(record, (_key(record, "flags"),), "repeat", note)
     first = next(day for day in (start + timedelta(n) for n in range(7)) if day.weekday() in again.weekdays)
     duration = Duration(lasts // timedelta(milliseconds=1))

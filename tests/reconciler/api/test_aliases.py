@@ -196,7 +196,7 @@ def test_every_field_is_carried_hidden_or_left_out_on_purpose() -> None:
     assert set(JobSpec.__struct_fields__) - left_out_or_hidden == {
         "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type",
         "idle_limit", "retry_policy", "time_limit_warning", "stuck", "terminal",
-        "finish_by",
+        "finish_by", "finish_within",
     }  # fmt: skip
     renamed_in_flight = {"intents", "reservations", "aging", "history", "counters", "usage"}
     without_names = {"durations", "convergence", "repartitions"}

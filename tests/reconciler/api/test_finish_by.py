@@ -93,3 +93,14 @@ def test_a_running_job_is_told_when_it_will_be_asked_to_leave(client: Client) ->
         "it holds its devices until it is asked to leave at 2027-01-01T12:00:00Z: "
         "Reservation night@2027-01-01T12:00:30Z keeps them for others"
     )
+
+
+def test_a_duration_counts_from_submission(client: Client, site: Site) -> None:
+    within = msgspec.structs.replace(spec(), finish_within=Duration(2 * HOUR), time_limit=Duration(HOUR))
+    client.submit(JobName("train"), within, "key")
+    told = client.job("train")
+    assert told.spec.to_finish_by(told.submitted_at) == told.submitted_at.after(2 * HOUR)
+    assert (told.spec.finish_by, told.spec.finish_within) == (None, Duration(2 * HOUR))
+    assert client.submit(JobName("train"), within, "key").name == "train"
+    with pytest.raises(ApiError, match="other may run for 3h, and is to have ended within 2h"):
+        client.submit(JobName("other"), msgspec.structs.replace(within, time_limit=Duration(3 * HOUR)))

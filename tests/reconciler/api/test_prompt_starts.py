@@ -94,6 +94,7 @@ def test_a_trial_says_that_it_would_be_refused(crowded: Client) -> None:
         (trial,) = crowded.test(encode({**body, "spec": of(known)})).items
         assert trial.verdict is not None
         assert tuple(word for word in trial.words if "refused" in word) == words
+        assert trial.is_taken == (not words)
 
 
 def test_a_wait_within_the_time_is_taken(crowded: Client) -> None:

@@ -12,7 +12,7 @@ from solver.model.workload import Container, JobSpec, QueueName, SecretUse, Task
 OPEN = {
     "queue", "task_groups", "priority_class", "topology", "time_limit", "checkpoint", "fallback_after", "type", "data",
     "idle_limit", "depends_on", "array", "retry_policy", "time_limit_warning", "stuck", "terminal",
-    "finish_by",
+    "finish_by", "finish_within",
 }  # fmt: skip
 OPEN_IN_GROUPS = {
     "name",

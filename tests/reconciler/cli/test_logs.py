@@ -71,18 +71,6 @@ def test_a_task_that_is_not_there_is_said(quorate: Quorate, site: Site, options:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("worker.1",), "'worker.1' is no task. Write it like worker/3"),
-        (("worker/1", "--index", "1"), "worker/1 names a task, as --group and --index do: keep one of them"),
-    ],
-)
-def test_a_task_that_is_named_otherwise_is_a_usage_error(quorate: Quorate, words: tuple[str, ...], told: str) -> None:
-    ran = quorate("logs", "job", *words)
-    assert (ran.exit_code, told in ran.err) == (64, True)
-
-
-@pytest.mark.parametrize(
     ("options", "told"),
     [
         (("worker/1", "--index", "1"), "TASK names the task: leave out --group and --index"),

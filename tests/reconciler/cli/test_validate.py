@@ -135,7 +135,7 @@ def test_hours_and_reservations_that_are_over_are_warned_of(
     (tmp_path / "policies" / "vision.yaml").write_text(f"{queue}---\n{kept}")
     (tmp_path / "cluster-state" / "nodes.yaml").write_text(pool)
     ran = quorate("validate", str(tmp_path))
-    fix = "    Let the rule end later, or delete it.\n"
+    fix = "    Let the rule end later, or leave its end out.\n"
     warned = "warning[windows-over]: the last window of"
     text = f"""\
 policies/vision.yaml:6:1: {warned} hours nights of queue vision ended at 2020-01-04T06:00:00Z: it comes no more

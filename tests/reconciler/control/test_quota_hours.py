@@ -47,7 +47,7 @@ def test_the_night_begins_and_ends_without_an_event(site: Site) -> None:
         site.submit(name, FOREVER, gpus=4, queue="q")
     looks = Looks(site, pass_s=5)
     looks.settle()
-    assert (site.state("first"), site.state("second")) == ("running", "queued")
+    assert (site.state("first"), site.state("second")) == ("running", "reserved")
     looks_at_edge(looks, 0)
     site.rest()
     assert site.state("second") == "running"

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from solver.model.quantities import Instant
-from solver.policy.policy import Queue
+from reconciler.documents.ended_windows import ended_windows, ends_of_windows
+from reconciler.documents.repeats import with_windows
+from solver.model.quantities import Duration, Instant
+from solver.model.workload import QueueName
+from solver.policy.policy import Policy, Queue, QuotaHours
+from solver.policy.repeat import Repeat
 from solver.policy.tree import QueueTree
 from solver.policy.windows import policies_ahead, policy_at
 from tests.reconciler.documents.repository import POOL, codes, queue, reading
@@ -197,3 +201,29 @@ def test_a_guarantee_may_be_shared_by_night_alone() -> None:
     (found,) = reading(below).problems
     assert (found.code, found.file) == ("shared-below-shared", "policies/team.yaml")
     assert found.message.startswith("from 2026-12-01T19:00:00Z on, in hours nights of org: queue org above it shares")
+
+
+@pytest.mark.parametrize(
+    ("rule", "now", "told"),
+    [
+        ("FREQ=DAILY;COUNT=100", "2027-02-07T06:00:01+01:00", None),
+        ("FREQ=DAILY;COUNT=100", "2027-02-08T06:00:00+01:00", "windows-end-soon"),
+        ("FREQ=DAILY;COUNT=100", "2027-03-10T06:00:00+01:00", "windows-over"),
+        ("FREQ=DAILY;COUNT=50", "2027-01-17T06:00:00+01:00", None),  # of so few nobody forgets the end
+        ("FREQ=DAILY", "2030-01-01T00:00:00Z", None),
+        ("FREQ=DAILY", "2036-11-20T00:00:00Z", "windows-end-soon"),
+    ],
+)
+def test_windows_that_end_are_warned_of(rule: str, now: str, told: str | None) -> None:
+    start = Instant.parse("2026-11-30T20:00:00+01:00")
+    repeat = with_windows(Repeat(rule, Duration.parse("10h"), "Europe/Berlin"), start)
+    hours = QuotaHours("nights", start, repeat, (), 2, origin="policies/a.yaml:7")
+    policy = Policy((Queue(QueueName("a"), hours=(hours,)),), ())
+    found = list(ended_windows(policy, Instant.parse(now)))
+    assert [problem.code for problem in found] == ([told] if told else [])
+    assert dict(ends_of_windows(policy)) == {"hours nights of queue a": repeat.windows[-1].until}
+
+
+def test_what_is_shared_with_nobody_is_told_once() -> None:
+    other = f"parent: org, quota: [{{gpuType: H100, guaranteed: 8, shared: true}}], hours: [{nights(OWN_12)}]"
+    assert [code for _, code in codes(files("hours: []", other))] == ["shared-with-nobody"]

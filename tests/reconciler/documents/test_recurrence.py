@@ -93,10 +93,20 @@ def test_a_week_is_what_looking_at_the_clock_every_quarter_of_an_hour_says(
         assert (as_before.weekday() in days, as_before.hour, as_before.minute) == (True, hour, minute)
 
 
+def test_a_rule_without_an_end_goes_on_for_ten_years() -> None:
+    daily = begins("FREQ=DAILY", "2026-11-30T20:00:00+01:00")
+    assert (len(daily), daily[-1]) == (3661, "2036-12-07T19:00:00Z")
+    assert len(begins("FREQ=WEEKLY;BYDAY=MO", "2026-11-30T20:00:00+01:00")) == 523
+    often = begins("FREQ=DAILY;BYHOUR=0,6,12,20", "2026-11-30T20:00:00+01:00")
+    assert len(often) == 4000
+    two_years = begins("FREQ=DAILY;COUNT=700", "2026-11-30T20:00:00+01:00")
+    assert daily[:700] == two_years
+
+
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("FREQ=DAILY", "it has neither UNTIL nor COUNT"),
+        ("FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", "it does not give Mon 2026-11-30 20:00, from which on it counts"),
         ("FREQ=DAILY;COUNT=2;UNTIL=20270101T000000Z", "it has UNTIL and COUNT"),
         ("FREQ=SECONDLY;COUNT=2", "FREQ=SECONDLY; windows begin on days"),
         ("FREQ=HOURLY;COUNT=2", "FREQ=HOURLY; windows begin on days"),
@@ -148,7 +158,7 @@ def reservation(spec: str, name: str = "night") -> str:
         (f"{NIGHT}, nodes: [big-01], repeat: {{{DAILY.replace('10h', '0s')}}}", ["wrong-window"]),
         (f"{NIGHT}, nodes: [big-01], repeat: {{{DAILY.replace('10h', '91d')}}}", ["wrong-window"]),
         (f"{NIGHT}, nodes: [big-01], repeat: {{{DAILY.replace('Berlin', 'Berlyn')}}}", ["unknown-time-zone"]),
-        (f"{NIGHT}, nodes: [big-01], repeat: {{{DAILY.replace(';COUNT=30', '')}}}", ["wrong-rule"]),
+        (f"{NIGHT}, nodes: [big-01], repeat: {{{DAILY.replace(';COUNT=30', '')}}}", []),
         (f"{NIGHT}, nodes: [big-01], repeat: {{rule: FREQ=DAILY;COUNT=3, duration: 1h}}", ["missing-field"]),
         (f"{NIGHT}, nodes: [big-01], repeat: {{{DAILY}, windows: []}}", ["unknown-field"]),
     ],
@@ -158,11 +168,12 @@ def test_problems_are_found(spec: str, problems: list[str]) -> None:
 
 
 def test_a_problem_says_where_and_what_to_write() -> None:
-    spec = f"{NIGHT}, nodes: [big-01], repeat: {{rule: FREQ=DAILY, duration: 1h, timeZone: UTC}}"
+    rule = "FREQ=DAILY;COUNT=2;UNTIL=20270101T000000Z"
+    spec = f"{NIGHT}, nodes: [big-01], repeat: {{rule: {rule}, duration: 1h, timeZone: UTC}}"
     (problem,) = reading(FILES | {"policies/r.yaml": reservation(spec)}).problems
     assert str(problem) == (
-        "policies/r.yaml:4:88: error[wrong-rule]: it has neither UNTIL nor COUNT: a rule says in one way when it ends. "
-        "Add COUNT=30, or UNTIL=20270101T000000Z."
+        "policies/r.yaml:4:88: error[wrong-rule]: it has UNTIL and COUNT: a rule says in one way when it ends. "
+        "Keep one of them; without both it has no end."
     )
 
 

@@ -257,13 +257,13 @@ def test_reservations_keep_nodes_for_an_account_or_for_users() -> None:
 @pytest.mark.parametrize(
     ("flag", "start", "rule"),
     [
-        ("DAILY", "2026-12-01", "FREQ=DAILY;COUNT=365"),
-        ("WEEKLY", "2026-12-01", "FREQ=WEEKLY;COUNT=52"),
-        ("WEEKDAY", "2026-12-07", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;COUNT=260"),
-        ("WEEKEND", "2026-12-05", "FREQ=WEEKLY;BYDAY=SA,SU;COUNT=104"),
+        ("DAILY", "2026-12-01", "FREQ=DAILY"),
+        ("WEEKLY", "2026-12-01", "FREQ=WEEKLY"),
+        ("WEEKDAY", "2026-12-07", "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR"),
+        ("WEEKEND", "2026-12-05", "FREQ=WEEKLY;BYDAY=SA,SU"),
     ],
 )
-def test_one_that_comes_again_repeats_for_a_year(flag: str, start: str, rule: str) -> None:
+def test_one_that_comes_again_repeats_for_ever(flag: str, start: str, rule: str) -> None:
     """On weekdays it begins with the first of them, though Slurm may name a Saturday."""
     written = "2026-12-05" if flag == "WEEKDAY" else start
     text = (

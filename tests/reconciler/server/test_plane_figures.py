@@ -33,6 +33,8 @@ from solver.policy.policy import Queue, Quota, policy_of
 from solver.policy.user_shares import UserShares
 from tests.reconciler.control.plane import Site, site_at
 from tests.reconciler.control.test_lending import policy, queue, running, world
+from tests.solver.quota.test_hours import hours_of
+from tests.solver.worlds import quota_of
 
 H100 = GpuType("H100")
 POLICY = policy_of(
@@ -75,6 +77,14 @@ def test_before_the_first_pass_nothing_is_said_of_queues() -> None:
         "quorate_loop_condition",
         "quorate_policy_stalled",
     }
+
+
+def test_the_end_of_each_rule_of_windows_is_told(site: Site) -> None:
+    night = hours_of("nights", [(0, 10), (24, 34)], quota_of("H100", most=8))
+    org, *others = POLICY.queues
+    site.policy = policy_of((msgspec.structs.replace(org, hours=(night,)), *others))
+    told = figures(LoopStatus("leading", "", site.one_pass()), policy_status())
+    assert told["quorate_windows_end_timestamp_seconds", "hours nights of queue org"] == 34 * 3600.0
 
 
 def test_queues_have_what_those_below_them_have(site: Site) -> None:

@@ -15,7 +15,7 @@ from solver.milp.highs import optimise
 from solver.model.quantities import Duration, Instant, MilliGpu
 from solver.model.snapshot import Snapshot, snapshot_of
 from solver.model.workload import Job, JobName
-from solver.plan.plan import Evict, Inadmissible, Plan, Verdict, Waits
+from solver.plan.plan import Bind, Evict, Inadmissible, Plan, Reserve, Unreserve, Verdict, Waits
 from solver.plan.reasons import QuotaChanges
 from solver.policy import windows as windows_module
 from solver.policy.harm import Convergence
@@ -95,7 +95,7 @@ def plain(policy: Policy, now: Instant) -> Policy:
 
 
 def decided(plan: Plan) -> tuple[object, ...]:
-    """What a plan does and says, but for what is to come."""
+    """What a plan does and says now, but for what is kept and said of what is to come."""
 
     def of_now(verdict: Verdict) -> Verdict | tuple[str, str]:
         if not isinstance(verdict, Waits):
@@ -106,7 +106,8 @@ def decided(plan: Plan) -> tuple[object, ...]:
         reasons = tuple(reason for reason in verdict.reasons if reason not in later)
         return msgspec.structs.replace(verdict, reasons=reasons, estimate=None)
 
-    return plan.steps, tuple(map(of_now, plan.verdicts)), plan.certificate
+    steps = tuple(step for step in plan.steps if not isinstance(step, Reserve | Unreserve))
+    return steps, tuple(map(of_now, plan.verdicts)), plan.certificate
 
 
 @worlds(120)
@@ -145,7 +146,7 @@ def test_max_before_in_and_after_a_window(time: int, starts: int) -> None:
     policy = night_policy(quota_of("H100", 4, 4), quota_of("H100", most=8))
     world = at(time, *(job(f"j{number}", "day", 1, 2) for number in range(5)))
     plan = solve(world, policy, optimise)
-    assert len(plan.steps) == starts
+    assert len([step for step in plan.steps if isinstance(step, Bind)]) == starts
     assert violations(world, policy, plan) == ()
 
 
@@ -189,7 +190,9 @@ def test_a_window_that_ends_a_moment_late_is_found(monkeypatch: pytest.MonkeyPat
 
 def test_limits_of_a_window_are_no_less_than_nothing() -> None:
     policy = night_policy(quota_of("H100", 4, 4), quota_of("H100", 0, 0))
-    assert solve(at(int(EVENING), job("a", "day", 1, 1)), policy, optimise).steps == ()
+    (kept,) = solve(at(int(EVENING), job("a", "day", 1, 1)), policy, optimise).steps
+    assert isinstance(kept, Reserve)
+    assert kept.start == MORNING
     assert policy_at(policy, EVENING).queues[0].quota[0].max == MilliGpu(0)
 
 
@@ -234,3 +237,23 @@ def test_a_projection_sees_a_max_fall() -> None:
     assert [(one.at, type(one.step), one.step.means) for one in found.given_up] == [
         (MORNING.after(2 * HOUR_MS), Evict, "converge")
     ]
+
+
+@pytest.mark.parametrize("gpus", [4, 8])
+def test_devices_are_kept_from_when_the_quota_lets_a_gang_start(gpus: int) -> None:
+    """Whether or not it would fit by day, if nothing of its queue ran."""
+    policy = night_policy(quota_of("H100", 4, 4), quota_of("H100", most=12))
+    world = at(0, job("first", "day", 1, 4, submitted=-1), job("gang", "day", 1, gpus))
+    plan = solve(world, policy, optimise)
+    assert [(step.job, step.start) for step in plan.steps if isinstance(step, Reserve)] == [("gang", EVENING)]
+    assert violations(world, policy, plan) == ()
+
+
+def test_the_checker_finds_what_is_kept_for_a_gang_that_may_not_start_then() -> None:
+    policy = night_policy(quota_of("H100", 4, 4), quota_of("H100", most=8))
+    world = at(0, job("gang", "day", 1, 8))
+    plan = solve(world, policy, optimise)
+    (kept,) = (step for step in plan.steps if isinstance(step, Reserve))
+    by_day = msgspec.structs.replace(kept, start=Instant(EVENING - 1))
+    wrong = msgspec.structs.replace(plan, steps=(by_day,))
+    assert {found.rule for found in violations(world, policy, wrong)} == {"S10"}

@@ -81,6 +81,8 @@ BECOMES: list[tuple[str, str, Any]] = [
     ("--signal=B:USR1@300", "spec.timeLimitWarning", {"before": "300s", "signal": "SIGUSR1"}),
     ("--signal=RB:sigterm", "spec.timeLimitWarning", {"before": "60s", "signal": "SIGTERM"}),
     ("--signal=B:12@90", "spec.timeLimitWarning", {"before": "90s", "signal": "SIGUSR2"}),
+    ("--deadline=now+6hours", "spec.finishWithin", "21600s"),
+    ("--deadline=now+90", "spec.finishWithin", "90s"),
     ("--signal=USR1@300", "spec.timeLimitWarning", {"before": "300s"}),
     ("-a 0-99%10", "spec.array", {"indices": "0-99", "maxRunning": 10}),
     ("--array=1,3,7-9", "spec.array", {"indices": "1,3,7-9"}),
@@ -131,6 +133,7 @@ def test_a_flag_that_is_not_followed_is_said_with_its_line_and_why(name: str) ->
         ("-N 1 -n 4", "--nodes"),
         ("--exclusive=user", "--exclusive"),
         ("--signal=USR1@300", "--signal=USR1@300"),
+        ("--deadline=2026-12-01T08:00", "--deadline=2026-12-01T08:00"),
     ],
 )
 def test_what_is_followed_in_part_or_not_known_is_said(flags: str, said: str) -> None:

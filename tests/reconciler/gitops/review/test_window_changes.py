@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.analysis.reports.paths import Paths
-from reconciler.analysis.reports.queue_sections import document_sections, window_sections
+from reconciler.analysis.reports.queue_sections import document_sections, ending_sections, window_sections
 from reconciler.gitops.review.comparison import review
 from reconciler.model.review_findings import Review
 from solver.model.quantities import Instant
@@ -96,3 +96,15 @@ def test_fields_of_a_queue_that_change_are_named(field: str, said: str) -> None:
     plain_quota = "quota: [{gpuType: H100, guaranteed: 8}]"
     found = compared(f"{{{plain_quota}}}", f"{{{field}}}" if "quota" in field else f"{{{plain_quota}, {field}}}")
     assert lines(found, "vision") == [f"queue vision: {said} (was not set)"]
+
+
+def test_a_rule_that_ends_soon_is_told_of_the_head() -> None:
+    """A hundred nights that began in September, of which the last is in December."""
+    long_ago = nights("20:00", "FREQ=DAILY;COUNT=100").replace("2026-12-01T", "2026-09-05T")
+    found = compared(nights("20:00"), long_ago)
+    (section,) = ending_sections(found)
+    assert ["".join(map(_word, cell)) for (cell,) in section.rows] == [
+        "the last window of hours nights of queue vision ends at 2026-12-14T06:00:00Z"
+    ]
+    assert [one.code for one in found.ending] == ["windows-end-soon"]
+    assert compared(long_ago, nights("20:00")).ending == ()
