@@ -111,7 +111,9 @@ class Policies:
         classes = (
             PriorityClass("inference", 1000, "latency-critical", protection=protection),
             PriorityClass("training", 100, protection=protection),
-            PriorityClass("batch", 10, "preemptible", protection=Protection(Duration(600_000), evictions_per_day=3)),
+            PriorityClass(
+                "batch", 10, "preemptible", 1.0, protection=Protection(Duration(600_000), evictions_per_day=3)
+            ),
         )
         scheduling = SchedulingPolicy(
             "training", usage_half_life=Duration(DAY_MS), keep_rounds=KEEP_ROUNDS, keep_placements=KEEP_PLACEMENTS

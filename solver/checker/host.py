@@ -66,7 +66,8 @@ class HostClaims:
         """Jobs that ask for more than their GPUs carry: what is beyond is free, or left by others than leave for them. And jobs
         without GPUs that are not inside their guarantees: what others leave for them is fair.
         """
-        yield from self._fairness.findings(self._for_fair_shares(steps), self.common.losses)
+        if taken := self._for_fair_shares(steps):
+            yield from self._fairness.findings(taken, self.common.losses)
         for name, step in sorted(self.case.promises.items()):
             job = self.case.jobs.get(name)
             if job is None or not self._has_gpus(step.tasks) or not self._exceeds(job, step.tasks):

@@ -62,7 +62,7 @@ class HostFairness:
         used = Counter(self._used)
         if any(entry.lendable is not None for queue in self.case.policy.queues for entry in queue.host_quota):
             return  # what is fair then depends on what is kept back, which is not told here
-        for step in self.case.steps(Nominate) if losses else ():
+        for step in self.case.steps(Nominate):
             job = self.case.jobs.get(step.job)
             if job is None:
                 continue

@@ -35,7 +35,8 @@ from solver.policy.tree import QuotaLine
 SEARCHED_MAX = 64
 """Jobs for which it is asked who could leave for them."""
 
-DOUBLINGS_MAX = 20
+BACK_OFF_MAX_MS = 3_600_000
+"""So long a job that was evicted often borrows nothing, if the policy's own back-off is no longer."""
 
 ABOUT = 1.07
 """Between two sets of jobs with about as many GPUs their order may decide."""
@@ -196,8 +197,9 @@ class _Shortfalls:
         """It was evicted a moment ago, and borrows nothing for a while."""
         if not job.evicted_at:
             return False
-        doublings = min(len(job.evicted_at) - 1, DOUBLINGS_MAX)
-        back_off = self.case.policy.scheduling.evictions.back_off * 2**doublings
+        first = back_off = int(self.case.policy.scheduling.evictions.back_off)
+        for _ in job.evicted_at[1:]:
+            back_off = max(first, min(2 * back_off, BACK_OFF_MAX_MS))
         return bool(self.case.snapshot.time < job.evicted_at[-1] + back_off)
 
     # By what right.

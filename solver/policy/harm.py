@@ -34,7 +34,8 @@ class Evictions(Document, frozen=True):
     `per_round`: most jobs evicted in one round (None: any number). `min_gain`: GPUs a taker must gain for each GPU its
     victims give up. `restart_cost`: what starting again costs beside the work since the last checkpoint. `grace`: between
     asking and making a job end. `job_cost`: what evicting a job costs beside what it loses, in GPU-time; less of it for one that
-    holds less than a GPU. `back_off`: how long an evicted job borrows nothing; doubled by each further eviction.
+    holds less than a GPU. `back_off`: how long an evicted job borrows nothing; doubled by each
+    further eviction, to an hour at most.
     `moves_per_round`: most jobs that one round moves elsewhere to make room; they count among those of `per_round`.
     `disruption_budgets_hold_for`: how long what others than the policy forbid may delay work inside a guarantee; None: as long as
     protections may.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from solver.model.quantities import Instant
+from solver.model.quantities import Duration, Instant
 from solver.model.workload import Job, KubernetesNamespace, QueueName
 from solver.policy.namespace_rules import NamespaceBar
 from solver.policy.policy import Policy, Queue
 from solver.policy.tree import QueueTree
 
-DOUBLINGS_MAX = 20
-"""A million times the first back-off is for ever; more would not fit a time."""
+DOUBLINGS_MAX = 30
+"""More would not fit a time."""
+
+BACK_OFF_MAX = Duration(3_600_000)
+"""A job that was evicted often borrows again after this, if the policy's `backOff` itself is not longer. Kueue puts jobs back in
+line after as long at most (`backoffMaxSeconds`)."""
 
 
 def on_hold(tree: QueueTree, name: QueueName) -> tuple[Queue, ...]:
@@ -62,8 +66,8 @@ def back_off_ends(job: Job, policy: Policy) -> Instant:
     """Until when a job that was evicted borrows nothing; each eviction doubles the time. The past for one that never was."""
     if not job.evicted_at:
         return job.submitted_at
-    doublings = min(len(job.evicted_at) - 1, DOUBLINGS_MAX)
-    return job.evicted_at[-1].after(policy.scheduling.evictions.back_off * 2**doublings)
+    first, doublings = policy.scheduling.evictions.back_off, min(len(job.evicted_at) - 1, DOUBLINGS_MAX)
+    return job.evicted_at[-1].after(min(first * 2**doublings, max(first, BACK_OFF_MAX)))
 
 
 def _path(tree: QueueTree, name: QueueName) -> list[Queue]:

@@ -20,7 +20,7 @@ from solver.model.workload import Job, TaskPlacement
 from solver.policy.policy import Policy
 
 GPU = 1000
-DAY_MS = 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 DIVISIONS_MAX = 64
 
 Said = TypeVar("Said")
@@ -519,7 +519,8 @@ def _worker(job: Job, snapshot: Snapshot, policy: Policy, delays: Mapping[str, D
         if protection.evictions_per_day is not None and len(lately) >= protection.evictions_per_day:
             until = max(until, lately[-protection.evictions_per_day] + DAY_MS)
     delay = delays[job.spec.queue] if known.preempt_after is None else known.preempt_after
-    rests = policy.scheduling.evictions.back_off * 2 ** (len(job.evicted_at) - 1) if job.evicted_at else 0
+    first = policy.scheduling.evictions.back_off
+    rests = min(first * 2 ** (len(job.evicted_at) - 1), max(first, HOUR_MS)) if job.evicted_at else 0
     return Worker(
         str(job.name),
         str(job.spec.queue),
