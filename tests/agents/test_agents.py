@@ -8,15 +8,15 @@ import pytest
 
 from hack.agents.bugs import (
     BUGS,
-    a_silent_node_is_given_up_at_once,
+    a_stop_is_sent_once,
     caught_by,
-    what_an_agent_has_forgotten_is_waited_for,
+    devices_are_released_before_the_stop_is_confirmed,
 )
 from hack.agents.run import FAULTS, NETWORK, run_seed
 from tests.drawn import DRAWING
 
 SEEDS = range(1, 40 if DRAWING.everything else 6)
-SOON = a_silent_node_is_given_up_at_once, what_an_agent_has_forgotten_is_waited_for
+SOON = a_stop_is_sent_once, devices_are_released_before_the_stop_is_confirmed
 """What the first seed shows: the others are looked for by `make test-long`."""
 MARKS = {True: pytest.mark.thorough, False: pytest.mark.long}
 
