@@ -13,7 +13,7 @@ from typing import Any
 
 from hack.soak.stretch import GROWING, Stretch
 
-WORST = ("rssMb", "storeMb")
+WORST = ("rssMb", "storeMb", "longestWaitHours")
 NO_SUM = ("seed", "growth", *WORST, "hoursPerCpuMinute", "problems")
 
 
@@ -56,7 +56,7 @@ def added_up(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "seeds": [one["seed"] for one in found],
         **{name: round(value, 1) for name, value in sums.items()},
         "growth": grown,
-        **{name: max((one[name] for one in found if one[name] is not None), default=None) for name in WORST},
+        **{name: max((one[name] for one in found if one.get(name) is not None), default=None) for name in WORST},
         "hoursPerCpuMinute": round(sums["hours"] / sums["cpuSeconds"] * 60),
         "problems": [f"seed {one['seed']}: {problem}" for one in found for problem in one["problems"]],
     }

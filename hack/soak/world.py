@@ -27,6 +27,8 @@ from solver.policy.reservation import DeclaredReservation
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 H100 = GpuType("H100")
 NODES, GPUS_PER_NODE = 6, 4
+GUARANTEED = MilliGpu.gpus(8)
+"""To each of three queues, but for the days on which one has less."""
 QUEUES = (QueueName("red"), QueueName("blue"), QueueName("green"))
 CLASSES = ("inference", "training", "batch")
 JOBS_PER_HOUR = 1.4
@@ -123,7 +125,7 @@ class Policies:
 
 def _queue(name: QueueName, *, lowered: bool = False, held: bool = False) -> Queue:
     most = MilliGpu.gpus(4) if lowered else None
-    quota = (Quota(H100, MilliGpu.gpus(2 if lowered else 8), most),)
+    quota = (Quota(H100, MilliGpu.gpus(2) if lowered else GUARANTEED, most),)
     return Queue(name, quota=quota, stop_policy="Hold" if held else "None", convergence=Convergence(Duration(HOUR_MS)))
 
 
