@@ -6,13 +6,9 @@ from collections import Counter
 
 import pytest
 
-from hack.agents.bugs import (
-    BUGS,
-    a_stop_is_sent_once,
-    caught_by,
-    devices_are_released_before_the_stop_is_confirmed,
-)
+from hack.agents.bugs import BUGS, a_stop_is_sent_once, caught_by
 from hack.agents.run import FAULTS, NETWORK, run_seed
+from hack.crash.bugs import devices_are_released_before_the_stop_is_confirmed
 from tests.drawn import DRAWING
 
 SEEDS = range(1, 40 if DRAWING.everything else 6)
