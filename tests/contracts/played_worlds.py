@@ -19,8 +19,8 @@ from reconciler.protocols.backend import Cursor, Epoch, StopGang
 from reconciler.protocols.ledger import Claim
 from solver.model.quantities import Duration
 from solver.model.workload import JobName
-from tests.contracts.backend_world import Command
 from tests.contracts.baremetal_worlds import Recorded
+from tests.contracts.played_commands import PlayedCommands
 from tests.contracts.simulated_worlds import NODES
 
 PLACE = "plane"
@@ -29,7 +29,7 @@ _WITHIN_S = 60.0
 _NEWEST_EPOCH = Epoch(1_000_000)
 
 
-class PlayedWorld:
+class PlayedWorld(PlayedCommands):
     """Implements BackendWorld. The agents go on while the control plane's side is made anew."""
 
     nodes = NODES
@@ -66,27 +66,6 @@ class PlayedWorld:
         assert self.loop.until(
             lambda: sum(node.ready for node in made.changes(Cursor(0)).nodes) == len(NODES), _WITHIN_S
         )
-
-    def succeeds(self) -> Command:
-        return ("sleep", "5s")
-
-    def fails(self, exit_code: int) -> Command:
-        return ("fail", str(exit_code), "5s")
-
-    def runs(self) -> Command:
-        return ("sleep", "forever")
-
-    def works(self) -> Command:
-        return ("busy", "forever")
-
-    def listens(self) -> Command:
-        return ("save", "3s")
-
-    def trains(self) -> Command:
-        return ("train", "2.5")
-
-    def hogs(self) -> Command:
-        return ("hog", "128Mi")
 
     def told(self, job: JobName, attempt: int, index: int) -> list[int]:
         heard = [told for machine in self.machines.values() for told in machine.supervisors.heard]

@@ -14,7 +14,7 @@ from reconciler.model.clock import VirtualClock
 from solver.model.cluster import DeviceId, Gpu, GpuType, Node, NodeName
 from solver.model.quantities import Cpu, Duration, Memory
 from solver.model.workload import JobName
-from tests.contracts.backend_world import Command
+from tests.contracts.played_commands import PlayedCommands
 
 NODES = tuple(
     Node(
@@ -29,7 +29,7 @@ NODES = tuple(
 )
 
 
-class SimulatedWorld:
+class SimulatedWorld(PlayedCommands):
     """Implements BackendWorld."""
 
     nodes = NODES
@@ -45,27 +45,6 @@ class SimulatedWorld:
 
     def restart(self) -> None:
         """The object is the world's end of the wire: a crash of the control plane takes nothing from it."""
-
-    def succeeds(self) -> Command:
-        return ("sleep", "5s")
-
-    def fails(self, exit_code: int) -> Command:
-        return ("fail", str(exit_code), "5s")
-
-    def runs(self) -> Command:
-        return ("sleep", "forever")
-
-    def works(self) -> Command:
-        return ("busy", "forever")
-
-    def listens(self) -> Command:
-        return ("save", "3s")
-
-    def trains(self) -> Command:
-        return ("train", "2.5")
-
-    def hogs(self) -> Command:
-        return ("hog", "128Mi")
 
     def told(self, job: JobName, attempt: int, index: int) -> list[int]:
         heard = self.cluster.tells.heard

@@ -25,6 +25,7 @@ from reconciler.protocols.backend import GrowGang, StartGang
 from solver.model.quantities import Instant
 from solver.model.workload import TaskPlacement
 from tests.contracts.backend_world import Command
+from tests.contracts.played_commands import PlayedCommands
 
 SETTLES_MAX = 1_500
 _REAL_SPAWN = supervisors._spawn
@@ -131,7 +132,7 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-class PlayedWorldOfSupervisors:
+class PlayedWorldOfSupervisors(PlayedCommands):
     """Implements SupervisorWorld."""
 
     idle_s = 30.0
@@ -163,20 +164,8 @@ class PlayedWorldOfSupervisors:
     def alive(self) -> int:
         return self.played.alive
 
-    def succeeds(self) -> Command:
-        return ("sleep", "5s")
-
-    def fails(self, exit_code: int) -> Command:
-        return ("fail", str(exit_code), "5s")
-
-    def runs(self) -> Command:
-        return ("sleep", "forever")
-
     def stubborn(self) -> Command:
         return (STUBBORN,)
-
-    def hogs(self) -> Command:
-        return ("hog", "128Mi")
 
 
 @contextmanager
