@@ -6,9 +6,7 @@ makes it of a checkout.
 
 from __future__ import annotations
 
-import compileall
 import os
-import py_compile
 import shutil
 import subprocess
 import sys
@@ -163,10 +161,7 @@ def _quorate(source: Source, wheel: Path, folder: Path, architecture: str) -> It
     for what in ([*chosen, *by_hash], ["--no-index", str(wheel)]):
         _pip(["--target", str(packages), "--no-deps", "--no-compile", "--upgrade", *what])
     shutil.rmtree(packages / "bin", ignore_errors=True)
-    by_content = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    compileall.compile_dir(
-        packages, quiet=1, stripdir=folder, prependdir=f"/{TARGET}", invalidation_mode=by_content, workers=1
-    )
+    compile_alike(packages, folder)
     for path in sorted(packages.rglob("*")):
         if path.is_file():
             name = str(PurePosixPath(TARGET) / path.relative_to(folder))
@@ -177,6 +172,17 @@ def _quorate(source: Source, wheel: Path, folder: Path, architecture: str) -> It
     for program, module in (("quorate", "reconciler.cli.main"), ("kubectl-quorate", "reconciler.cli.kubectl.main")):
         text = f"#!/{TARGET}/bin/python\nimport sys\n\nfrom {module} import main\n\nsys.exit(main())\n"
         yield _entry(f"{TARGET}/bin/{program}", content=text.encode(), mode=0o755)
+
+
+def compile_alike(packages: Path, folder: Path) -> None:
+    """Compile what lies in `packages`, which is `/opt/quorate` below `folder` in the image: the same source, the same bytes.
+
+    In a process of its own that has loaded nothing else. Compiled code says of each string whether it is one that the process has
+    already, so one that lives long would write each file a little differently.
+    """
+    where = ["-s", str(folder), "-p", f"/{TARGET}", "--invalidation-mode", "unchecked-hash"]
+    command = [sys.executable, "-S", "-P", "-m", "compileall", "-q", "-j", "1", *where, str(packages)]
+    _output(command, {"PYTHONHASHSEED": "0"})
 
 
 def _build(builder: Path, source: Source, context: Path, architecture: str, file: Path) -> None:
@@ -207,8 +213,8 @@ def _run(command: list[str]) -> None:
     _output(command)
 
 
-def _output(command: list[str]) -> str:
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+def _output(command: list[str], environment: dict[str, str] | None = None) -> str:
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if ran.returncode:
         said = ran.stderr.strip()[-500:] or f"exit code {ran.returncode}"
         raise ProblemError("the image", f"{Path(command[0]).name} {command[1]}: {said}", "Mend it, or use --no-image.")

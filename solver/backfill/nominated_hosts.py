@@ -19,17 +19,20 @@ Host = Counter[str]
 
 @dataclass(slots=True)
 class NominatedHosts:
-    """`left`: beside the jobs that stay, and what was promised so far. `leaving`: what jobs that were asked to stop still have."""
+    """Those that take new work. `left`: beside the jobs that stay, and what was promised so far. `leaving`: what jobs that were asked
+    to stop still have.
+    """
 
     left: dict[NodeName, AmountsLeft]
     leaving: dict[NodeName, dict[JobName, Host]]
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Self:
-        """Those of the nodes on which a snapshot promises something."""
+        """Those of the nodes on which a snapshot promises something, as far as they take new work."""
         promised = {task.node for intent in snapshot.in_flight.nominations for task in intent.tasks}
         stopping = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "stop"}
-        left = {node.name: AmountsLeft(node.beside) for node in snapshot.nodes if node.name in promised}
+        taking = [node for node in snapshot.nodes if node.schedulable and node.name in promised]
+        left = {node.name: AmountsLeft(node.beside) for node in taking}
         leaving = {name: dict[JobName, Host]() for name in left}
         for job in snapshot.jobs:
             for name, has in taken(job, (task for task in job.placement if task.node in left)).items():
@@ -42,10 +45,10 @@ class NominatedHosts:
     def take(self, job: Job, tasks: Iterable[TaskPlacement]) -> bool:
         """Whether what is promised fits beside the jobs that stay and what was taken before; it takes it then."""
         needs = taken(job, tasks)
-        if not all(self.left.get(node, AmountsLeft()).covers(need) for node, need in needs.items()):
+        if not all(node in self.left and self.left[node].covers(need) for node, need in needs.items()):
             return False
         for node, need in needs.items():
-            self.left.setdefault(node, AmountsLeft()).take(need)
+            self.left[node].take(need)
         return True
 
     def in_the_way(self, job: Job, tasks: Iterable[TaskPlacement]) -> set[JobName]:

@@ -608,8 +608,9 @@ class PreemptionProgram:
             left, back = users.caps.most(line) - users.used(line), self._given_back(line)
             # What leaves makes room below a max of CPU or memory; where that is broken already, once it is kept again.
             some, most = self.builder.column(1), self.most_of(charged)
+            slack = max(most, -left)  # nothing is asked of a broken cap as long as nothing is served below it
             self.builder.at_most({**charged, some: -most}, 0.0)
-            self.builder.at_most({**charged, **back, some: most}, left + most)
+            self.builder.at_most({**charged, **back, some: slack}, left + slack)
 
     def _given_back(self, line: CapLine) -> dict[int, float]:
         """What leaves of CPU or memory below a queue."""

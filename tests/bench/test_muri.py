@@ -16,7 +16,7 @@ ROWS = [(8 if n % 3 else 32, 600_000 * n, 60_000 * (5 + 37 * n % 400)) for n in 
 
 GOLDEN = {
     "srtf": {"avg_jct_s": 29448.4, "makespan_s": 123661.0, "p99_jct_s": 111061.0, "longest_wait_s": 89587.0},
-    "default": {"avg_jct_s": 37940.8, "makespan_s": 120122.0, "p99_jct_s": 107042.0, "longest_wait_s": 78881.0},
+    "default": {"avg_jct_s": 37085.4, "makespan_s": 120549.0, "p99_jct_s": 104349.0, "longest_wait_s": 68842.0},
 }
 
 

@@ -23,7 +23,7 @@ from hack.image_debs import Deb
 from hack.image_lock import BUILD, IMAGE, PYTHON, RUN, build_wishes, wishes
 from hack.krew import a_wheel
 from hack.release.deb_files import SNAPSHOTS_VARIABLE, DebFile, fetched, unpacked
-from hack.release.image import ACCOUNT, TARGET, image, own_files, root, tried_image
+from hack.release.image import ACCOUNT, TARGET, compile_alike, image, own_files, root, tried_image
 from hack.release.source import Source
 from hack.release.version import version
 from hack.supply_chain.problem import ProblemError
@@ -181,6 +181,20 @@ def test_what_a_wheel_ships_is_where_it_is_looked_for(tmp_path: Path, monkeypatc
         (tmp_path / target).mkdir(parents=True)
         assert data_folder(source) == tmp_path / target
     assert {"schemas", "policies", "cluster-state"} <= shipped_to.keys()
+
+
+def test_code_is_compiled_alike_whatever_the_process_has_loaded(tmp_path: Path) -> None:
+    compiled, kept = [], list[str]()
+    for number in ("first", "second"):
+        packages = tmp_path / number / "lib"
+        packages.mkdir(parents=True)
+        (packages / "found.py").write_text("NAMES = {'one_that_is_interned', 'another'}\nONE = 'one_that_is_interned'\n")
+        compile_alike(packages, tmp_path / number)
+        compiled += [file.read_bytes() for file in packages.rglob("*.pyc")]
+        kept.append(sys.intern("one_that_is_interned"))
+    assert len(compiled) == 2
+    assert compiled[0] == compiled[1]
+    assert f"/{TARGET}/lib/found.py".encode() in compiled[0]
 
 
 @pytest.mark.long
