@@ -19,8 +19,9 @@ Host = Counter[str]
 
 @dataclass(slots=True)
 class NominatedHosts:
-    """Those that take new work. `left`: beside the jobs that stay, and what was promised so far. `leaving`: what jobs that were asked
-    to stop still have.
+    """Those that take new work.
+
+    `left`: beside the jobs that stay, and what was promised so far. `leaving`: what jobs that were asked to stop still have.
     """
 
     left: dict[NodeName, AmountsLeft]

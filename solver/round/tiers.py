@@ -316,18 +316,29 @@ class RoundState:
         before = [*self.starts, *(promise.start for promise in self.promises)]
         if not any(start.candidate.can_grow for start in before):
             return
-        room, headroom, users = self.room.copy(), QuotaHeadroom(self.shares), UserRoom(self.shares.users)
-        after = grow_all(before, room, headroom, users, lambda left: left.entitled)
+        count, room = len(self.starts), self.room.copy()
+        headroom, users, after = self._grown(before, room)
+        joining = [_joining(old, new) for old, new in zip(before, after, strict=True)]
+        # What starts now may have GPUs partitioned anew for it; nothing of these is there yet to be promised.
+        if any(more.pledged(self.room.partitions, room) for more in joining[count:]):
+            room = self.room.copy()
+            headroom, users, after = self._grown(self.starts, room)
+            after += before[count:]
+            joining = [_joining(old, new) for old, new in zip(before, after, strict=True)]
         self.soon = self.soon.copy()
-        for old, new in zip(before, after, strict=True):
-            there = {(task.group, task.index) for task in old.placed.tasks}
-            self.soon.occupy((task, shape) for task, shape in new.held if (task.group, task.index) not in there)
+        for new, more in zip(after, joining, strict=True):
+            self.soon.occupy((task, shape) for task, shape in new.held if task in more.tasks)
         self.room, self.shares = room, _with_more(self.shares, headroom, users)
-        count = len(self.starts)
         self.starts = after[:count]
         self.promises = [
             replace(promise, start=start) for promise, start in zip(self.promises, after[count:], strict=True)
         ]
+
+    def _grown(self, starts: Sequence[JobStart], room: FreeCapacity) -> tuple[QuotaHeadroom, UserRoom, list[JobStart]]:
+        """What is settled, with the tasks that join it in a room inside the guarantees, and what these leave of quota."""
+        headroom, users = QuotaHeadroom(self.shares), UserRoom(self.shares.users)
+        grown = grow_all(starts, room, headroom, users, lambda left: left.entitled)
+        return headroom, users, grown
 
     def _grow_by_program(
         self, making: Preemptor, tasks: Sequence[StartCandidate], awaited: Collection[GpuType]
@@ -497,6 +508,12 @@ def overtaken(alike: Sequence[StartCandidate], inside: Mapping[JobName, JobStart
         elif 0 < later[queue] < max((sum(option.charge.values()) for option in candidate.options), default=0):
             found.append(candidate)
     yield from reversed(found)
+
+
+def _joining(before: JobStart, after: JobStart) -> PlacedGang:
+    """The tasks by which a start has grown."""
+    there = {(task.group, task.index) for task in before.placed.tasks}
+    return PlacedGang(tuple(task for task in after.placed.tasks if (task.group, task.index) not in there), 0.0)
 
 
 def _decided(making: Preemptor, able: Iterable[StartCandidate]) -> frozenset[JobName]:

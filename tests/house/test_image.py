@@ -188,7 +188,9 @@ def test_code_is_compiled_alike_whatever_the_process_has_loaded(tmp_path: Path) 
     for number in ("first", "second"):
         packages = tmp_path / number / "lib"
         packages.mkdir(parents=True)
-        (packages / "found.py").write_text("NAMES = {'one_that_is_interned', 'another'}\nONE = 'one_that_is_interned'\n")
+        (packages / "found.py").write_text(
+            "NAMES = {'one_that_is_interned', 'another'}\nONE = 'one_that_is_interned'\n"
+        )
         compile_alike(packages, tmp_path / number)
         compiled += [file.read_bytes() for file in packages.rglob("*.pyc")]
         kept.append(sys.intern("one_that_is_interned"))
