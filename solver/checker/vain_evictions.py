@@ -28,6 +28,11 @@ def vain_evictions(case: JudgedPlan, state: EndState) -> Iterator[Violation]:
     yield from _Evictions(case, state).findings()
 
 
+def vain_shrinks(case: JudgedPlan, state: EndState) -> frozenset[JobName]:
+    """Gangs that shrink for others, of which a task, or a unit of tasks, could stay where it is."""
+    return frozenset(step.job for step in case.steps(Shrink) if _Evictions(case, state).is_vain(step))
+
+
 _GPUS = "gpus/"
 """Whole GPUs, beside the names of what is beside them."""
 
@@ -43,8 +48,8 @@ class _Evictions:
             if step.means == "move" or not self._is_told_by_room(step):
                 continue
             job = self.case.jobs[step.job]
-            if not isinstance(step, Evict):
-                if any(self._could_stay(job, unit) for unit in _units(job, step)):
+            if isinstance(step, Shrink):
+                if self.is_vain(step):
                     yield Violation("needless", job.name, f"shrinks for {step.beneficiary}, and could stay as it is")
             elif self._could_stay(job, job.placement):
                 yield Violation("needless", job.name, f"leaves for {step.beneficiary}, and could stay")
@@ -52,6 +57,11 @@ class _Evictions:
                 yield Violation("needless", job.name, f"leaves for {step.beneficiary}, and could shrink")
             elif step.beneficiary in self._with_room_elsewhere:
                 yield Violation("needless", job.name, f"leaves for {step.beneficiary}, which has room elsewhere")
+
+    def is_vain(self, step: Shrink) -> bool:
+        """Whether some of what leaves a gang could stay."""
+        job = self.case.jobs[step.job]
+        return self._is_told_by_room(step) and any(self._could_stay(job, unit) for unit in _units(job, step))
 
     # For whom.
 

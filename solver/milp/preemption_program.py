@@ -134,7 +134,7 @@ class PreemptionProgram:
     `families` are what classes are served as. `leaving` has the column of each holder that may leave, `moving` that of each mover,
     by its place. `credits` has by group of like holders and family the milli-GPU that leave for it; `exceptions` by the same how
     many of these jobs, each the only one for its preemptor, leave more than that gets. In larger clusters one column counts those
-    of all groups of a size.
+    of all groups of a size. What leaves of a gang in parts is one such job: `rests` has by its column that of how much more it is.
     """
 
     tier: Tier
@@ -153,6 +153,7 @@ class PreemptionProgram:
     moving: dict[int, int] = field(default_factory=dict)
     credits: dict[tuple[int, int], int] = field(default_factory=dict)
     exceptions: dict[tuple[int, int], int] = field(default_factory=dict)
+    rests: dict[int, int] = field(default_factory=dict)
     groups: list[tuple[int, ...]] = field(default_factory=list)
     _instances: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     """By the name of a MIG profile, who holds how many instances of it."""
@@ -321,13 +322,15 @@ class PreemptionProgram:
         gpus, into = self.host.milli, defaultdict[int, dict[int, float]](dict)
         larger = defaultdict[int, dict[int, float]](dict)
         alike_exceptions = defaultdict[ExceptionKind, list[int]](list)
-        least = dict[int, float]()
+        alike, of_gangs = list(self._alike_that_leave(used)), defaultdict[tuple[int, int], list[int]](list)
+        divided, least = self._divided(alike), dict[int, float]()
         for served in self.served.values():
             least[served.family] = min(MILLI_PER_GPU * served.gpus, least.get(served.family, inf))
-        for members in self._alike_that_leave(used):
+        for members in alike:
             group, most = len(self.groups), float(gpus[members].sum())
             self.groups.append(tuple(members))
             terms = {self.leaving[number]: -float(gpus[number]) for number in members}
+            base = int(held.base[members[0]])
             for known in used:
                 if self.families[known].means[members[0]] != UNLAWFUL:
                     column = self.credits[group, known] = self.builder.column(most, integer=False)
@@ -335,16 +338,19 @@ class PreemptionProgram:
                     if self.host.alone[members[0]]:
                         continue  # none of its GPUs leaves
                     into[known][column] = 1.0
-                    if self.grows or held.leave[members[0]] <= (least[known] if self.is_large else 1):
-                        continue
-                    of_size = ExceptionKind(known, int(held.leave[members[0]]), int(gpus[members[0]]), group)
-                    if self.is_large:
-                        alike_exceptions[of_size._replace(apart=self._payer_of(group, known))].append(group)
-                    else:
-                        larger[known] |= self._exception(of_size, [group])
+                    if base in divided:
+                        of_gangs[base, known].append(group)
+                    elif not self.grows and held.leave[members[0]] > (least[known] if self.is_large else 1):
+                        of_size = ExceptionKind(known, int(held.leave[members[0]]), int(gpus[members[0]]), group)
+                        if self.is_large:
+                            alike_exceptions[of_size._replace(apart=self._payer_of(group, known))].append(group)
+                        else:
+                            larger[known] |= self._exception(of_size, [group])
             self.builder.equal(terms, 0.0)
         for of_size, of_it in alike_exceptions.items():
             larger[of_size.family] |= self._exception(of_size, of_it)
+        for (_, known), groups in of_gangs.items() if not self.grows else ():
+            larger[known] |= self._exception_of_gang(known, groups, least[known] if self.is_large else 1)
         for known, terms in into.items():
             self._row_gpu_for_gpu(known, terms, larger[known])
 
@@ -360,6 +366,13 @@ class PreemptionProgram:
             alike[one_by_one, queue, kind, self.rank(number), int(held.leave[number]), *means].append(number)
         return alike.values()
 
+    def _divided(self, alike: Iterable[Sequence[int]]) -> set[int]:
+        """The gangs of which several parts may leave, each told apart from what other jobs leave; by what they can't do without."""
+        base = self.attempts.evictable.allocations.base
+        parts = Counter(int(base[number]) for members in alike for number in members)
+        mixed = {int(base[n]) for members in alike if len({int(base[n]) for n in members}) > 1 for n in members}
+        return {number for number, count in parts.items() if count > 1 and number not in mixed}
+
     def _exception(self, kind: ExceptionKind, groups: Sequence[int]) -> dict[int, float]:
         """A column of how many jobs of these groups leave more than a family gets for them, each with all it has; by how much."""
         one = self.builder.column(sum(len(self.groups[group]) for group in groups))
@@ -367,6 +380,19 @@ class PreemptionProgram:
         self.builder.at_most({one: float(kind.gpus), **credited}, 0.0)
         self.exceptions |= dict.fromkeys(((group, kind.family) for group in groups), one)
         return {one: float(kind.leave - 1)}
+
+    def _exception_of_gang(self, known: int, groups: Sequence[int], least: float) -> dict[int, float]:
+        """The same for what leaves of one gang, be that all of it or some of its tasks: for a family it is one job that leaves."""
+        credited = [self.credits[group, known] for group in groups]
+        most = self.most_of(dict.fromkeys(credited, 1.0))
+        if most <= least:
+            return {}
+        one, rest = self.builder.column(1), self.builder.column(most - 1, integer=False)
+        self.builder.at_most({rest: 1.0, one: 1.0 - most}, 0.0)
+        self.builder.at_most({rest: 1.0, one: 1.0, **dict.fromkeys(credited, -1.0)}, 0.0)
+        self.exceptions |= dict.fromkeys(((group, known) for group in groups), one)
+        self.rests[one] = rest
+        return {one: most - 1}
 
     def _payer_of(self, group: int, known: int) -> int:
         """What tells exceptions of a size apart: whether the own queue pays; for fair shares each line has rows of its own."""
@@ -381,12 +407,17 @@ class PreemptionProgram:
         takers = {column: served for column, served in self.served.items() if served.family == known}
         gained = {column: -MILLI_PER_GPU * served.gpus for column, served in takers.items()}
         beyond = self.builder.column(self.most_of(larger), integer=False)
-        self.builder.at_most({beyond: 1.0, **{one: -rest for one, rest in larger.items()}}, 0.0)
+        rests = (self._rest_of(one, rest) for one, rest in larger.items())
+        self.builder.at_most({beyond: 1.0, **{column: -rest for column, rest in rests}}, 0.0)
         self.builder.at_most({**dict.fromkeys(larger, 1.0), **dict.fromkeys(takers, -1.0)}, 0.0)
         self.builder.at_most({**credited, **gained, beyond: -1.0}, 0.0)
         if self.limits.min_gain and not family.preemptor.overdue:
             scaled = dict.fromkeys(credited, self.limits.min_gain)
             self.builder.at_most({**scaled, **gained}, 0.0)
+
+    def _rest_of(self, one: int, most: float) -> tuple[int, float]:
+        """What an exception leaves beyond what is got for it: so much where it is all of a job."""
+        return (self.rests[one], 1.0) if one in self.rests else (one, most)
 
     def _lines(self, queue: QueueName, kind: GpuType) -> Sequence[QuotaLine]:
         return self.attempts.headroom.shares.tree.lines(queue, kind)
@@ -525,8 +556,9 @@ class PreemptionProgram:
                     continue
                 given[line][column] = 1.0
                 if self.tier == "fair" and (group, known) in self.exceptions:
-                    size = self.attempts.evictable.allocations.leave[self.groups[group][0]]
-                    ones[line, known][self.exceptions[group, known]] = float(size)
+                    one, sizes = self.exceptions[group, known], ones[line, known]
+                    size = float(self.attempts.evictable.allocations.leave[self.groups[group][0]])
+                    sizes[one] = sizes.get(one, 0.0) + self.builder.most(column) if one in self.rests else size
         for line, terms in given.items():
             self._row_of_giver(line, terms, {known: found for (of, known), found in ones.items() if of == line})
 
@@ -562,6 +594,11 @@ class PreemptionProgram:
             # Once for all preemptors: after the first it holds no more than its share.
             column = self.builder.column(max(beyond.values()), integer=False)
             self.builder.at_most({column: 1.0, **{one: -more for one, more in beyond.items()}}, 0.0)
+            if not self.rests.keys().isdisjoint(beyond):
+                # No more of a gang than leaves of it.
+                given = {one: 1.0 if one in self.rests else more for one, more in beyond.items()}
+                given |= {self.rests[one]: 1.0 for one in beyond if one in self.rests}
+                self.builder.at_most({column: 1.0, **{one: -more for one, more in given.items()}}, 0.0)
             terms[column] = -1.0
         self.builder.at_most(terms, float(above))
 

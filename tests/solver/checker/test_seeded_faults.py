@@ -138,7 +138,7 @@ def more_than_needed(patch: Patch) -> None:
         return this.attempts.attempt(request, [evictable.victim(place) for place in places])  # type: ignore[attr-defined]
 
     patch.setattr(book, "find", find)
-    patch.setattr("solver.preemption.eviction._is_gpu_for_gpu", lambda *_: True)
+    patch.setattr("solver.preemption.eviction.is_gpu_for_gpu", lambda *_: True)
     patch.setattr("solver.preemption.spared_victims.SparedVictims.spare_all", lambda *_: None)
 
 

@@ -101,7 +101,7 @@ UNITS = (Unit(1, 1), Unit(2, 1), Unit(2, 2), Unit(1, 2))
 
 def leaving(random: Random) -> tuple[Snapshot, int | None] | None:
     """A gang that borrows, an owner's job, and how many units have to leave for it; None: more than there are beyond the least."""
-    ground, unit, units = Ground(2, 4), random.choice(UNITS), random.randint(2, 4)
+    ground, unit, units = Ground(random.randint(2, 3), 4), random.choice(UNITS), random.randint(2, 4)
     placed = list[TaskPlacement]()
     for number in range(units):
         for group, gpus in zip("pd", unit, strict=True):
@@ -121,8 +121,7 @@ def leaving(random: Random) -> tuple[Snapshot, int | None] | None:
 
     for count in range(units - least + 1):
         if any(fits(without(gone), [gpus] * tasks) for gone in combinations(range(least, units), count)):
-            # GPU for GPU, one unit may be too large; where several are, none leaves.
-            return (world, count) if count * sum(unit) < tasks * gpus + sum(unit) else None
+            return world, count
     return world, None
 
 
