@@ -9,7 +9,7 @@ Every node has rows of its own, so what the program promises fits; docs/solver-v
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from math import inf
@@ -125,6 +125,22 @@ class ExceptionKind(NamedTuple):
     leave: int
     gpus: int
     apart: int
+
+
+@dataclass(slots=True)
+class _Exceptions:
+    """What may be exceptions to GPU for GPU, while columns are made for it. `divided`: gangs that may leave in parts; `least`: by
+    family, of how many milli-GPU more has to leave.
+
+    `alike`: groups whose exceptions are counted together; `of_gangs`: by gang and family, what may leave of it. `larger` has by
+    family the columns that are made, each with how much more leaves.
+    """
+
+    divided: Collection[int]
+    least: Mapping[int, float]
+    alike: dict[ExceptionKind, list[int]] = field(default_factory=lambda: defaultdict(list))
+    of_gangs: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    larger: dict[int, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
 
 
 @dataclass(slots=True)
@@ -317,20 +333,14 @@ class PreemptionProgram:
 
     def _rows_of_credit(self) -> None:
         """GPU for GPU: what leaves, leaves for a family that may have it, and no more for it than it gets."""
-        held = self.attempts.evictable.allocations
         used = sorted({served.family for served in self.served.values()})
         gpus, into = self.host.milli, defaultdict[int, dict[int, float]](dict)
-        larger = defaultdict[int, dict[int, float]](dict)
-        alike_exceptions = defaultdict[ExceptionKind, list[int]](list)
-        alike, of_gangs = list(self._alike_that_leave(used)), defaultdict[tuple[int, int], list[int]](list)
-        divided, least = self._divided(alike), dict[int, float]()
-        for served in self.served.values():
-            least[served.family] = min(MILLI_PER_GPU * served.gpus, least.get(served.family, inf))
+        alike = list(self._alike_that_leave(used))
+        able = _Exceptions(self._divided(alike), self._least_larger())
         for members in alike:
             group, most = len(self.groups), float(gpus[members].sum())
             self.groups.append(tuple(members))
             terms = {self.leaving[number]: -float(gpus[number]) for number in members}
-            base = int(held.base[members[0]])
             for known in used:
                 if self.families[known].means[members[0]] != UNLAWFUL:
                     column = self.credits[group, known] = self.builder.column(most, integer=False)
@@ -338,21 +348,36 @@ class PreemptionProgram:
                     if self.host.alone[members[0]]:
                         continue  # none of its GPUs leaves
                     into[known][column] = 1.0
-                    if base in divided:
-                        of_gangs[base, known].append(group)
-                    elif not self.grows and held.leave[members[0]] > (least[known] if self.is_large else 1):
-                        of_size = ExceptionKind(known, int(held.leave[members[0]]), int(gpus[members[0]]), group)
-                        if self.is_large:
-                            alike_exceptions[of_size._replace(apart=self._payer_of(group, known))].append(group)
-                        else:
-                            larger[known] |= self._exception(of_size, [group])
+                    if not self.grows:
+                        self._may_be_exceptions(group, known, able)
             self.builder.equal(terms, 0.0)
-        for of_size, of_it in alike_exceptions.items():
-            larger[of_size.family] |= self._exception(of_size, of_it)
-        for (_, known), groups in of_gangs.items() if not self.grows else ():
-            larger[known] |= self._exception_of_gang(known, groups, least[known] if self.is_large else 1)
+        for of_size, groups in able.alike.items():
+            able.larger[of_size.family] |= self._exception(of_size, groups)
+        for (_, known), groups in able.of_gangs.items():
+            able.larger[known] |= self._exception_of_gang(known, groups, able.least[known])
         for known, terms in into.items():
-            self._row_gpu_for_gpu(known, terms, larger[known])
+            self._row_gpu_for_gpu(known, terms, able.larger[known])
+
+    def _may_be_exceptions(self, group: int, known: int, able: _Exceptions) -> None:
+        """Jobs of a group may leave more than a family gets for each: what leaves of a gang in parts is told from all others."""
+        held, number = self.attempts.evictable.allocations, self.groups[group][0]
+        base, leave = int(held.base[number]), int(held.leave[number])
+        if base in able.divided:
+            able.of_gangs[base, known].append(group)
+        elif leave > able.least[known]:
+            of_size = ExceptionKind(known, leave, int(self.host.milli[number]), group)
+            if self.is_large:
+                able.alike[of_size._replace(apart=self._payer_of(group, known))].append(group)
+            else:
+                able.larger[known] |= self._exception(of_size, [group])
+
+    def _least_larger(self) -> dict[int, float]:
+        """By family, of how many milli-GPU more has to leave to be more than a job of it gets: in small clusters of almost none."""
+        least = dict[int, float]()
+        for served in self.served.values():
+            gained = MILLI_PER_GPU * served.gpus if self.is_large else 1
+            least[served.family] = min(gained, least.get(served.family, inf))
+        return least
 
     def _alike_that_leave(self, families: Sequence[int]) -> Iterable[list[int]]:
         """Groups of holders that are alike in what they cost and in which families they may leave for."""
