@@ -29,7 +29,7 @@ def vain_evictions(case: JudgedPlan, state: EndState) -> Iterator[Violation]:
 
 
 def vain_shrinks(case: JudgedPlan, state: EndState) -> frozenset[JobName]:
-    """Gangs that shrink for a job, of which a task, or a unit of tasks, could stay where it is, even beside what leaves for others."""
+    """Gangs that shrink for a job, of which a task, or a unit of tasks, could stay, even beside what leaves for others."""
     return frozenset(step.job for step in case.steps(Shrink) if _Evictions(case, state).is_vain_alone(step))
 
 
