@@ -335,9 +335,8 @@ class PreemptionProgram:
         """GPU for GPU: what leaves, leaves for a family that may have it, and no more for it than it gets."""
         used = sorted({served.family for served in self.served.values()})
         gpus, into = self.host.milli, defaultdict[int, dict[int, float]](dict)
-        alike = list(self._alike_that_leave(used))
-        able = _Exceptions(self._divided(alike), self._least_larger())
-        for members in alike:
+        able = _Exceptions(self._divided, self._least_larger())
+        for members in self._alike_that_leave(used):
             group, most = len(self.groups), float(gpus[members].sum())
             self.groups.append(tuple(members))
             terms = {self.leaving[number]: -float(gpus[number]) for number in members}
@@ -379,24 +378,24 @@ class PreemptionProgram:
             least[served.family] = min(gained, least.get(served.family, inf))
         return least
 
+    @property
+    def _divided(self) -> set[int]:
+        """The gangs of which several parts may leave, by what they can't do without."""
+        base = self.attempts.evictable.allocations.base
+        return {gang for gang, parts in Counter(int(base[number]) for number in self.leaving).items() if parts > 1}
+
     def _alike_that_leave(self, families: Sequence[int]) -> Iterable[list[int]]:
-        """Groups of holders that are alike in what they cost and in which families they may leave for."""
+        """Groups of holders that are alike in what they cost and in which families they may leave for; parts of each gang apart."""
         held = self.attempts.evictable.allocations
         queues = {queue: place for place, queue in enumerate(held.own)}
-        alike = defaultdict[tuple[int, ...], list[int]](list)
+        alike, divided = defaultdict[tuple[int, ...], list[int]](list), self._divided
         for number in self.leaving:
+            gang = int(held.base[number]) if held.base[number] in divided else -1
             means = (int(self.families[known].means[number]) for known in families)
             one_by_one = number if len(self.leaving) <= ONE_BY_ONE_MAX or self.host.alone[number] else 0
             kind, queue = int(held.charge[number].argmax()), queues[held.holders[number].job.spec.queue]
-            alike[one_by_one, queue, kind, self.rank(number), int(held.leave[number]), *means].append(number)
+            alike[one_by_one, gang, queue, kind, self.rank(number), int(held.leave[number]), *means].append(number)
         return alike.values()
-
-    def _divided(self, alike: Iterable[Sequence[int]]) -> set[int]:
-        """The gangs of which several parts may leave, each told apart from what other jobs leave; by what they can't do without."""
-        base = self.attempts.evictable.allocations.base
-        parts = Counter(int(base[number]) for members in alike for number in members)
-        mixed = {int(base[n]) for members in alike if len({int(base[n]) for n in members}) > 1 for n in members}
-        return {number for number, count in parts.items() if count > 1 and number not in mixed}
 
     def _exception(self, kind: ExceptionKind, groups: Sequence[int]) -> dict[int, float]:
         """A column of how many jobs of these groups leave more than a family gets for them, each with all it has; by how much."""
