@@ -11,7 +11,7 @@ leaves for gangs that grow inside guarantees has left before anything is claimed
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -20,7 +20,9 @@ from typing import NamedTuple
 from solver.checker.borrowing import Borrowing
 from solver.checker.case import Charge, JudgedPlan
 from solver.checker.dues import Charged, InsideLedger
+from solver.checker.end_state import EndState
 from solver.checker.fair_division import FairDivision
+from solver.checker.vain_evictions import vain_shrinks
 from solver.model.cluster import GpuType
 from solver.model.parts import without
 from solver.model.quantities import MilliGpu
@@ -227,22 +229,33 @@ class _Claims:
     def _exchanges(self) -> Iterator[Violation]:
         """S13: at each queue of the tree, and in the cluster, no more leaves than jobs below it get, which alone could ask for it.
 
-        But for the rest of one unit for each of them that can't be divided. What leaves for a job may be used by another, which
+        But for the rest of one job for each of them, be that all of it or some of its tasks. Where several tasks, or units of them,
+        of a gang are that job, none of them could stay. What leaves for a job may be used by another, which
         would else have had what this one gets: so who could ask for it counts, where those that are named get too little.
         """
+        yield from self._exceeding(lambda giver: giver.name)
+        if any(True for _ in self._exceeding(lambda giver: giver.part)):
+            units = Counter(giver.name for givers in self._givers.values() for giver in givers)
+            for name in sorted(vain_shrinks(self.case, EndState(self.case))):
+                if units[name] > 1:
+                    yield Violation("S13", name, "gives up more than jobs get, and some of that could stay")
+
+    def _exceeding(self, unit_of: Callable[[_Giver], JobName]) -> Iterator[Violation]:
+        """Where more leaves than is got, but for the rest of one unit for each who gets something. `unit_of`: what is one."""
         gained, takers = self._gained()
-        named, able = defaultdict[QueueName, list[int]](list), defaultdict[QueueName | None, list[int]](list)
+        named = defaultdict[QueueName, Counter[JobName]](Counter)
+        able = defaultdict[QueueName | None, Counter[JobName]](Counter)
         for name, givers in self._givers.items():
-            if name in self.case.jobs:
-                named[self.case.jobs[name].spec.queue] += [giver.milli for giver in givers]
+            for giver in givers if name in self.case.jobs else ():
+                named[self.case.jobs[name].spec.queue][unit_of(giver)] += giver.milli
         if all(_is_gpu_for_gpu(units, gained[queue], takers[queue]) for queue, units in named.items()):
             return
         for giver in (giver for givers in self._givers.values() for giver in givers):
             for above in self._and_above(self._reach(giver)):
-                able[above].append(giver.milli)
+                able[above][unit_of(giver)] += giver.milli
         for queue, units in able.items():
             if not _is_gpu_for_gpu(units, gained[queue], takers[queue]):
-                told = f"{MilliGpu(sum(units))} GPUs leave that jobs here alone could ask for"
+                told = f"{MilliGpu(units.total())} GPUs leave that jobs here alone could ask for"
                 yield Violation("S13", queue or "cluster", f"{told}, and these get {MilliGpu(gained[queue])}")
 
     def _gained(self) -> tuple[Counter[QueueName | None], Counter[QueueName | None]]:
@@ -336,7 +349,7 @@ class _FairClaim:
                 yield from self._of_type(gpu_type, fair)
 
     def _of_type(self, gpu_type: GpuType, fair: Mapping[QueueName, int]) -> Iterator[Violation]:
-        leaving, largest = Counter[QueueName](), Counter[QueueName]()
+        leaving = defaultdict[QueueName, Counter[JobName]](Counter)
         own, share = self.after[QuotaLine(self.queue, gpu_type)], fair.get(self.queue, 0)
         if own > share:
             told = f"has others leave, and {self.queue} would hold {MilliGpu(own)} {gpu_type}, its fair share is {MilliGpu(share)}"
@@ -347,15 +360,14 @@ class _FairClaim:
             if giver.charge.get(gpu_type, 0):
                 branches[self._above(apart[-1])].add(apart[-1])
             for name in apart:
-                leaving[name] += giver.charge.get(gpu_type, 0)
-                largest[name] = max(largest[name], giver.charge.get(gpu_type, 0))
-        for name, milli in leaving.items():
-            spare = max(self._held(gpu_type, name)) - fair.get(name, 0)
-            if milli and (spare <= 0 or spare < milli - largest[name]):
+                leaving[name][giver.name] += giver.charge.get(gpu_type, 0)
+        for name, of_jobs in leaving.items():
+            spare, milli = max(self._held(gpu_type, name)) - fair.get(name, 0), of_jobs.total()
+            if milli and (spare <= 0 or spare < milli - max(of_jobs.values())):
                 told = f"{MilliGpu(milli)} {gpu_type} of queue {name} leave for it, which is {MilliGpu(max(0, spare))} above"
                 yield Violation("S12", self.job, f"{told} its fair share; the job is beyond its own guarantee")
         for above, givers in branches.items():
-            changes = {name: -leaving[name] for name in givers}
+            changes = {name: -leaving[name].total() for name in givers}
             changes[self._branch(above)] = self.gain[gpu_type]
             if not any(self._improves(gpu_type, above, fair, changes, reading) for reading in (0, 1)):
                 yield Violation("S12", self.job, f"takes from {self._names()}, and the least served have no more by it")
@@ -392,10 +404,10 @@ class _FairClaim:
         return sorted(_served(held[name] + changes.get(name, 0), fair.get(name, 0)) for name in beside) > now
 
 
-def _is_gpu_for_gpu(units: Sequence[int], gained: int, takers: int) -> bool:
+def _is_gpu_for_gpu(units: Counter[JobName], gained: int, takers: int) -> bool:
     """Whether no more leaves than is gained, but for the rest of one unit for each of so many jobs."""
-    largest = sorted(filter(None, units), reverse=True)[:takers]
-    return sum(units) <= gained + sum(milli - 1 for milli in largest)
+    largest = sorted(filter(None, units.values()), reverse=True)[:takers]
+    return units.total() <= gained + sum(milli - 1 for milli in largest)
 
 
 def _served(held: int, fair: int) -> Fraction:

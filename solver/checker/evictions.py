@@ -6,7 +6,7 @@ Part of the checker. It needs every job and node that the plan names to be in th
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,6 +14,7 @@ from solver.checker.borrowing import Borrowing
 from solver.checker.case import Charge, JudgedPlan
 from solver.checker.claims import claim_violations
 from solver.checker.host import HostClaims
+from solver.checker.parts import PartsByName
 from solver.checker.pledges import unmade
 from solver.checker.protection import too_early, too_soon
 from solver.checker.turns import gives_way
@@ -55,7 +56,7 @@ class _Evictions:
         return {name: s for name, s in steps if s.beneficiary is not None and s.means != "move"}
 
     @property
-    def jobs(self) -> Mapping[JobName, Job]:
+    def jobs(self) -> PartsByName:
         """Live jobs, in parts."""
         return self.case.parted.jobs
 
@@ -83,8 +84,9 @@ class _Evictions:
 
     def _one(self, victim: Job, preemptor: Job) -> Iterator[Violation]:
         # A preemptor may have what is free, and another, which could have had that, what leaves for the preemptor.
-        if not self._frees_quota(victim, preemptor) and self._nodes_of_takers.isdisjoint(
-            task.node for task in victim.placement
+        leaves = self._leaves_with(victim)
+        if not any(self._frees_quota(part, preemptor) for part in leaves) and self._nodes_of_takers.isdisjoint(
+            task.node for part in leaves for task in part.placement
         ):
             yield Violation("S8", victim.name, f"is evicted for {preemptor.name} and frees nothing that a job gets")
         problem = self._unlawful(victim, preemptor)
@@ -103,6 +105,10 @@ class _Evictions:
             yield Violation(
                 "S9", victim.name, f"is held by {victim.held_by}, and {preemptor.name} has to wait for that"
             )
+
+    def _leaves_with(self, part: Job) -> Sequence[Job]:
+        """A part of a gang that leaves, and where it is what the gang can't do without, all the others."""
+        return self.jobs.of(part.name) if isinstance(self.steps[part.name], Evict) else (part,)
 
     @cached_property
     def _growing(self) -> Mapping[JobName, Job]:

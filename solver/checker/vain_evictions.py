@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,6 +28,14 @@ def vain_evictions(case: JudgedPlan, state: EndState) -> Iterator[Violation]:
     yield from _Evictions(case, state).findings()
 
 
+def vain_shrinks(case: JudgedPlan, state: EndState) -> frozenset[JobName]:
+    """Gangs that shrink for a job, of which a task, or a unit of tasks, could stay, even beside what leaves for others."""
+    return frozenset(step.job for step in case.steps(Shrink) if _Evictions(case, state).is_vain_alone(step))
+
+
+_Tasks = tuple[Job, Sequence[TaskPlacement]]
+"""A job, and some of its tasks."""
+
 _GPUS = "gpus/"
 """Whole GPUs, beside the names of what is beside them."""
 
@@ -43,8 +51,8 @@ class _Evictions:
             if step.means == "move" or not self._is_told_by_room(step):
                 continue
             job = self.case.jobs[step.job]
-            if not isinstance(step, Evict):
-                if any(self._could_stay(job, unit) for unit in _units(job, step)):
+            if isinstance(step, Shrink):
+                if self.is_vain(step):
                     yield Violation("needless", job.name, f"shrinks for {step.beneficiary}, and could stay as it is")
             elif self._could_stay(job, job.placement):
                 yield Violation("needless", job.name, f"leaves for {step.beneficiary}, and could stay")
@@ -52,6 +60,25 @@ class _Evictions:
                 yield Violation("needless", job.name, f"leaves for {step.beneficiary}, and could shrink")
             elif step.beneficiary in self._with_room_elsewhere:
                 yield Violation("needless", job.name, f"leaves for {step.beneficiary}, which has room elsewhere")
+
+    def is_vain(self, step: Shrink) -> bool:
+        """Whether some of what leaves a gang could stay."""
+        job = self.case.jobs[step.job]
+        return self._is_told_by_room(step) and any(self._could_stay(job, unit) for unit in _units(job, step))
+
+    def is_vain_alone(self, step: Shrink) -> bool:
+        """The same, also if all stayed that leaves for others: it was not needed when it was chosen, whatever came after that."""
+        job, others = self.case.jobs[step.job], list(self._leaving_for_others(step))
+        return self._is_told_by_room(step) and any(
+            self._is_below_limits(job, unit) and self._has_room(((job, unit), *_on_nodes(unit, others)))
+            for unit in _units(job, step)
+        )
+
+    def _leaving_for_others(self, step: Shrink) -> Iterator[_Tasks]:
+        for other in self.case.leaving:
+            if other.beneficiary != step.beneficiary:
+                job = self.case.jobs[other.job]
+                yield job, job.placement if isinstance(other, Evict) else other.tasks
 
     # For whom.
 
@@ -165,7 +192,7 @@ class _Evictions:
         return known is not None and known.preemptible
 
     def _could_stay(self, job: Job, tasks: Sequence[TaskPlacement]) -> bool:
-        return self._is_below_limits(job, tasks) and self._has_room(job, tasks)
+        return self._is_below_limits(job, tasks) and self._has_room(((job, tasks),))
 
     def _is_below_limits(self, job: Job, tasks: Sequence[TaskPlacement]) -> bool:
         """Whether no limit on its path, nor what others do not lend, might make it leave."""
@@ -180,11 +207,11 @@ class _Evictions:
                     return False
         return True
 
-    def _has_room(self, job: Job, tasks: Sequence[TaskPlacement]) -> bool:
-        """Whether each of its nodes has as many whole GPUs left, or nobody is given a part of the GPU of which it has one."""
-        shapes = {group.name: group.shape for group in job.spec.task_groups}
+    def _has_room(self, held: Sequence[_Tasks]) -> bool:
+        """Whether each of their nodes has as many whole GPUs left, or nobody is given a part of the GPU of which one has one."""
         needs = defaultdict[NodeName, Counter[str]](Counter)
-        for task in tasks:
+        for job, task in ((job, task) for job, tasks in held for task in tasks):
+            shapes = {group.name: group.shape for group in job.spec.task_groups}
             if task.mig is not None or (task.share is not None and not self._given.isdisjoint(task.devices)):
                 return False
             shape = shapes.get(task.group, Shape())
@@ -202,6 +229,13 @@ class _Evictions:
     def _given(self) -> Set[DeviceId]:
         """GPUs of which the plan gives or promises anything."""
         return {device for step in self.case.placing for task in step.tasks for device in task.devices}
+
+
+def _on_nodes(tasks: Sequence[TaskPlacement], of_jobs: Iterable[_Tasks]) -> Iterator[_Tasks]:
+    """Of the tasks of some jobs those that are on the nodes of these."""
+    nodes = {task.node for task in tasks}
+    for job, others in of_jobs:
+        yield job, [task for task in others if task.node in nodes]
 
 
 def _units(job: Job, step: Shrink) -> Iterator[list[TaskPlacement]]:

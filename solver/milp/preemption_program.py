@@ -9,7 +9,7 @@ Every node has rows of its own, so what the program promises fits; docs/solver-v
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from math import inf
@@ -128,13 +128,29 @@ class ExceptionKind(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Exceptions:
+    """What may be exceptions to GPU for GPU, while columns are made for it. `divided`: gangs that may leave in parts; `least`: by
+    family, of how many milli-GPU more has to leave.
+
+    `alike`: groups whose exceptions are counted together; `of_gangs`: by gang and family, what may leave of it. `larger` has by
+    family the columns that are made, each with how much more leaves.
+    """
+
+    divided: Collection[int]
+    least: Mapping[int, float]
+    alike: dict[ExceptionKind, list[int]] = field(default_factory=lambda: defaultdict(list))
+    of_gangs: dict[tuple[int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    larger: dict[int, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+
+
+@dataclass(slots=True)
 class PreemptionProgram:
     """The columns of a tier's program and what they mean; the rows about shares and limits. Rows of nodes: PreemptionPlaces.
 
     `families` are what classes are served as. `leaving` has the column of each holder that may leave, `moving` that of each mover,
     by its place. `credits` has by group of like holders and family the milli-GPU that leave for it; `exceptions` by the same how
     many of these jobs, each the only one for its preemptor, leave more than that gets. In larger clusters one column counts those
-    of all groups of a size.
+    of all groups of a size. What leaves of a gang in parts is one such job: `rests` has by its column that of how much more it is.
     """
 
     tier: Tier
@@ -153,6 +169,7 @@ class PreemptionProgram:
     moving: dict[int, int] = field(default_factory=dict)
     credits: dict[tuple[int, int], int] = field(default_factory=dict)
     exceptions: dict[tuple[int, int], int] = field(default_factory=dict)
+    rests: dict[int, int] = field(default_factory=dict)
     groups: list[tuple[int, ...]] = field(default_factory=list)
     _instances: dict[str, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     """By the name of a MIG profile, who holds how many instances of it."""
@@ -316,14 +333,9 @@ class PreemptionProgram:
 
     def _rows_of_credit(self) -> None:
         """GPU for GPU: what leaves, leaves for a family that may have it, and no more for it than it gets."""
-        held = self.attempts.evictable.allocations
         used = sorted({served.family for served in self.served.values()})
         gpus, into = self.host.milli, defaultdict[int, dict[int, float]](dict)
-        larger = defaultdict[int, dict[int, float]](dict)
-        alike_exceptions = defaultdict[ExceptionKind, list[int]](list)
-        least = dict[int, float]()
-        for served in self.served.values():
-            least[served.family] = min(MILLI_PER_GPU * served.gpus, least.get(served.family, inf))
+        able = _Exceptions(self._divided, self._least_larger())
         for members in self._alike_that_leave(used):
             group, most = len(self.groups), float(gpus[members].sum())
             self.groups.append(tuple(members))
@@ -335,29 +347,54 @@ class PreemptionProgram:
                     if self.host.alone[members[0]]:
                         continue  # none of its GPUs leaves
                     into[known][column] = 1.0
-                    if self.grows or held.leave[members[0]] <= (least[known] if self.is_large else 1):
-                        continue
-                    of_size = ExceptionKind(known, int(held.leave[members[0]]), int(gpus[members[0]]), group)
-                    if self.is_large:
-                        alike_exceptions[of_size._replace(apart=self._payer_of(group, known))].append(group)
-                    else:
-                        larger[known] |= self._exception(of_size, [group])
+                    if not self.grows:
+                        self._may_be_exceptions(group, known, able)
             self.builder.equal(terms, 0.0)
-        for of_size, of_it in alike_exceptions.items():
-            larger[of_size.family] |= self._exception(of_size, of_it)
+        for of_size, groups in able.alike.items():
+            able.larger[of_size.family] |= self._exception(of_size, groups)
+        for (_, known), groups in able.of_gangs.items():
+            able.larger[known] |= self._exception_of_gang(known, groups, able.least[known])
         for known, terms in into.items():
-            self._row_gpu_for_gpu(known, terms, larger[known])
+            self._row_gpu_for_gpu(known, terms, able.larger[known])
+
+    def _may_be_exceptions(self, group: int, known: int, able: _Exceptions) -> None:
+        """Jobs of a group may leave more than a family gets for each: what leaves of a gang in parts is told from all others."""
+        held, number = self.attempts.evictable.allocations, self.groups[group][0]
+        base, leave = int(held.base[number]), int(held.leave[number])
+        if base in able.divided:
+            able.of_gangs[base, known].append(group)
+        elif leave > able.least[known]:
+            of_size = ExceptionKind(known, leave, int(self.host.milli[number]), group)
+            if self.is_large:
+                able.alike[of_size._replace(apart=self._payer_of(group, known))].append(group)
+            else:
+                able.larger[known] |= self._exception(of_size, [group])
+
+    def _least_larger(self) -> dict[int, float]:
+        """By family, of how many milli-GPU more has to leave to be more than a job of it gets: in small clusters of almost none."""
+        least = dict[int, float]()
+        for served in self.served.values():
+            gained = MILLI_PER_GPU * served.gpus if self.is_large else 1
+            least[served.family] = min(gained, least.get(served.family, inf))
+        return least
+
+    @property
+    def _divided(self) -> set[int]:
+        """The gangs of which several parts may leave, by what they can't do without."""
+        base = self.attempts.evictable.allocations.base
+        return {gang for gang, parts in Counter(int(base[number]) for number in self.leaving).items() if parts > 1}
 
     def _alike_that_leave(self, families: Sequence[int]) -> Iterable[list[int]]:
-        """Groups of holders that are alike in what they cost and in which families they may leave for."""
+        """Groups of holders that are alike in what they cost and in which families they may leave for; parts of each gang apart."""
         held = self.attempts.evictable.allocations
         queues = {queue: place for place, queue in enumerate(held.own)}
-        alike = defaultdict[tuple[int, ...], list[int]](list)
+        alike, divided = defaultdict[tuple[int, ...], list[int]](list), self._divided
         for number in self.leaving:
+            gang = int(held.base[number]) if held.base[number] in divided else -1
             means = (int(self.families[known].means[number]) for known in families)
             one_by_one = number if len(self.leaving) <= ONE_BY_ONE_MAX or self.host.alone[number] else 0
             kind, queue = int(held.charge[number].argmax()), queues[held.holders[number].job.spec.queue]
-            alike[one_by_one, queue, kind, self.rank(number), int(held.leave[number]), *means].append(number)
+            alike[one_by_one, gang, queue, kind, self.rank(number), int(held.leave[number]), *means].append(number)
         return alike.values()
 
     def _exception(self, kind: ExceptionKind, groups: Sequence[int]) -> dict[int, float]:
@@ -367,6 +404,19 @@ class PreemptionProgram:
         self.builder.at_most({one: float(kind.gpus), **credited}, 0.0)
         self.exceptions |= dict.fromkeys(((group, kind.family) for group in groups), one)
         return {one: float(kind.leave - 1)}
+
+    def _exception_of_gang(self, known: int, groups: Sequence[int], least: float) -> dict[int, float]:
+        """The same for what leaves of one gang, be that all of it or some of its tasks: for a family it is one job that leaves."""
+        credited = [self.credits[group, known] for group in groups]
+        most = self.most_of(dict.fromkeys(credited, 1.0))
+        if most <= least:
+            return {}
+        one, rest = self.builder.column(1), self.builder.column(most - 1, integer=False)
+        self.builder.at_most({rest: 1.0, one: 1.0 - most}, 0.0)
+        self.builder.at_most({rest: 1.0, one: 1.0, **dict.fromkeys(credited, -1.0)}, 0.0)
+        self.exceptions |= dict.fromkeys(((group, known) for group in groups), one)
+        self.rests[one] = rest
+        return {one: most - 1}
 
     def _payer_of(self, group: int, known: int) -> int:
         """What tells exceptions of a size apart: whether the own queue pays; for fair shares each line has rows of its own."""
@@ -381,12 +431,17 @@ class PreemptionProgram:
         takers = {column: served for column, served in self.served.items() if served.family == known}
         gained = {column: -MILLI_PER_GPU * served.gpus for column, served in takers.items()}
         beyond = self.builder.column(self.most_of(larger), integer=False)
-        self.builder.at_most({beyond: 1.0, **{one: -rest for one, rest in larger.items()}}, 0.0)
+        rests = (self._rest_of(one, rest) for one, rest in larger.items())
+        self.builder.at_most({beyond: 1.0, **{column: -rest for column, rest in rests}}, 0.0)
         self.builder.at_most({**dict.fromkeys(larger, 1.0), **dict.fromkeys(takers, -1.0)}, 0.0)
         self.builder.at_most({**credited, **gained, beyond: -1.0}, 0.0)
         if self.limits.min_gain and not family.preemptor.overdue:
             scaled = dict.fromkeys(credited, self.limits.min_gain)
             self.builder.at_most({**scaled, **gained}, 0.0)
+
+    def _rest_of(self, one: int, most: float) -> tuple[int, float]:
+        """What an exception leaves beyond what is got for it: so much where it is all of a job."""
+        return (self.rests[one], 1.0) if one in self.rests else (one, most)
 
     def _lines(self, queue: QueueName, kind: GpuType) -> Sequence[QuotaLine]:
         return self.attempts.headroom.shares.tree.lines(queue, kind)
@@ -525,8 +580,9 @@ class PreemptionProgram:
                     continue
                 given[line][column] = 1.0
                 if self.tier == "fair" and (group, known) in self.exceptions:
-                    size = self.attempts.evictable.allocations.leave[self.groups[group][0]]
-                    ones[line, known][self.exceptions[group, known]] = float(size)
+                    one, sizes = self.exceptions[group, known], ones[line, known]
+                    size = float(self.attempts.evictable.allocations.leave[self.groups[group][0]])
+                    sizes[one] = sizes.get(one, 0.0) + self.builder.most(column) if one in self.rests else size
         for line, terms in given.items():
             self._row_of_giver(line, terms, {known: found for (of, known), found in ones.items() if of == line})
 
@@ -562,6 +618,11 @@ class PreemptionProgram:
             # Once for all preemptors: after the first it holds no more than its share.
             column = self.builder.column(max(beyond.values()), integer=False)
             self.builder.at_most({column: 1.0, **{one: -more for one, more in beyond.items()}}, 0.0)
+            if not self.rests.keys().isdisjoint(beyond):
+                # No more of a gang than leaves of it.
+                given = {one: 1.0 if one in self.rests else more for one, more in beyond.items()}
+                given |= {self.rests[one]: 1.0 for one in beyond if one in self.rests}
+                self.builder.at_most({column: 1.0, **{one: -more for one, more in given.items()}}, 0.0)
             terms[column] = -1.0
         self.builder.at_most(terms, float(above))
 

@@ -372,6 +372,7 @@ class Preemptor:
             for request in requests:
                 for lawful in self._each_lawful(side, request, preemptor):
                     found = Fewest(self.attempts).find(request, lawful)
+                    found = found and Fewest(self.attempts).with_one_unit(found, lawful)
                     if found and self._keeps_to_limits(found, preemptor) and self._is_fair(found):
                         yield found
                     self._refused |= found is not None
@@ -476,7 +477,7 @@ class Preemptor:
         given_up = sum(victim.holder.gpus for victim in found.victims)
         gained = sum(found.request.option.charge.values())
         within_round = limits.per_round is None or len(self.gone | leaving) <= limits.per_round
-        may = _is_gpu_for_gpu(found, gained) and self._has_right(found)
+        may = is_gpu_for_gpu(found) and self._has_right(found)
         within = preemptor.overdue or within_round
         return may and within and gained >= self._min_gain(preemptor) * given_up
 
@@ -573,12 +574,9 @@ class Preemptor:
         self.givers.ask((name,))
 
 
-def _is_gpu_for_gpu(found: PreemptionResult, gained: int) -> bool:
-    """Whether no more leaves than is gained, but for the rest of one job, or one task of it, that can't be divided."""
-    given_up, units = 0, Counter[JobName]()
-    whole = {victim.name for victim in found.victims}
+def is_gpu_for_gpu(found: PreemptionResult) -> bool:
+    """Whether no more GPUs leave than it gets, but for the rest of one job, be that all of it or some of its tasks."""
+    gangs, gained = Counter[JobName](), sum(found.request.option.charge.values())
     for victim in found.victims:
-        owner = owner_of(victim.name)
-        given_up += victim.holder.gpus
-        units[owner if owner in whole else victim.name] += victim.holder.gpus
-    return given_up <= gained or given_up - max(units.values()) < gained
+        gangs[owner_of(victim.name)] += victim.holder.gpus
+    return gangs.total() <= gained or gangs.total() - max(gangs.values()) < gained

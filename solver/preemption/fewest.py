@@ -14,6 +14,7 @@ import numpy as np
 
 from solver.model.arrays import Ints, Mask
 from solver.model.cluster import GpuType
+from solver.model.parts import owner_of
 from solver.placement.placement import ONE_GPU
 from solver.policy.harm import MEANS
 from solver.preemption.attempts import Attempts
@@ -52,6 +53,24 @@ class Fewest:
         victims = [evictable.victim(place) for place in places[matters[evictable.holders_of(places)]].tolist()]
         found = attempts.attempt(request, victims) if victims else None
         return found and self._spare(self._shortest(found, victims)[1])
+
+    def with_one_unit(self, found: PreemptionResult, side: VictimSet) -> PreemptionResult:
+        """The same with one unit of a gang, where several leave and that is more than the preemptor gets, if one alone would do.
+
+        The last units were looked at first. What leaves of another gang, or another job, stays as it is.
+        """
+        allocations, units = self.attempts.evictable.allocations, Counter(owner_of(v.name) for v in found.victims)
+        gang = max(units, key=lambda name: units[name], default=None)
+        gone, gained = sum(victim.holder.gpus for victim in found.victims), sum(found.request.option.charge.values())
+        if gang is None or units[gang] < 2 or gone <= gained or any(victim.name == gang for victim in found.victims):
+            return found
+        others = [victim for victim in found.victims if owner_of(victim.name) != gang]
+        of_gang = np.isin(self.attempts.evictable.holders_of(side.places), list(allocations.of_gang[gang])[1:])
+        for place in side.places[of_gang].tolist():
+            fewer = self.attempts.attempt(found.request, [*others, self.attempts.evictable.victim(place)])
+            if fewer is not None:
+                return fewer
+        return found
 
     def _parts_matter(self, request: PlacementRequest, leaving: Mask) -> bool:
         """Whether it could make a difference that some of these who hold parts of GPUs leave, where none is partitioned anew."""

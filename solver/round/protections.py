@@ -42,7 +42,7 @@ from solver.policy.reclaim import (
 from solver.policy.tree import QuotaLine
 from solver.preemption.attempts import Attempts
 from solver.preemption.consolidation import SEARCHES_MAX, ConsolidationSearch
-from solver.preemption.eviction import Preemptor
+from solver.preemption.eviction import Preemptor, is_gpu_for_gpu
 from solver.preemption.eviction_candidates import EvictionCandidates
 from solver.preemption.eviction_rules import EvictionRules
 from solver.preemption.trial import PreemptionResult
@@ -437,7 +437,7 @@ class ProtectedWaits:
         if found.request.displaces and found.request.tier == "fair" and is_firm:
             return False
         fairly = found.request.tier != "fair" or _keeps_shares(found, self.headroom)
-        return fairly and _is_gpu_for_gpu(found) and not self._is_hurried(found, making)
+        return fairly and is_gpu_for_gpu(found) and not self._is_hurried(found, making)
 
     def _is_hurried(self, found: PreemptionResult, making: Preemptor) -> bool:
         """Whether it is served against what protects work of its own queue, without whose leaving that would be above its share."""
@@ -616,16 +616,6 @@ class ProtectedWaits:
         above = (tree.by_name[name] for name in tree.path(queue))
         said = next(known for known in above if (known.preempt_within if own else known.reclaimed_for) is not None)
         return Protected(limit, names[0], origin=said.origin, more=len(names) - 1, queue=said.name)
-
-
-def _is_gpu_for_gpu(found: PreemptionResult) -> bool:
-    """Whether no more GPUs leave than it gets, but for one job that can't be divided."""
-    gangs, named = Counter[JobName](), {victim.name for victim in found.victims}
-    for victim in found.victims:
-        owner = owner_of(victim.name)
-        gangs[owner if owner in named else victim.name] += victim.holder.gpus
-    gained, largest = sum(found.request.option.charge.values()), max(gangs.values(), default=0)
-    return gangs.total() <= gained or gangs.total() - largest < gained
 
 
 def _keeps_shares(found: PreemptionResult, headroom: QuotaHeadroom) -> bool:

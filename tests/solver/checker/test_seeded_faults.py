@@ -14,6 +14,7 @@ import pytest
 
 from solver.checker.check import violations
 from solver.model.cluster import GpuType
+from solver.model.parts import owner_of
 from solver.model.workload import QueueName
 from solver.policy.tree import QueueTree, QuotaLine
 from solver.quota import entitlement, fairshare, guarantees
@@ -138,7 +139,18 @@ def more_than_needed(patch: Patch) -> None:
         return this.attempts.attempt(request, [evictable.victim(place) for place in places])  # type: ignore[attr-defined]
 
     patch.setattr(book, "find", find)
-    patch.setattr("solver.preemption.eviction._is_gpu_for_gpu", lambda *_: True)
+    patch.setattr("solver.preemption.eviction.is_gpu_for_gpu", lambda *_: True)
+    patch.setattr("solver.preemption.spared_victims.SparedVictims.spare_all", lambda *_: None)
+
+
+def all_that_a_gang_can_do_without(patch: Patch) -> None:
+    """Of gangs all leaves that they can do without, and none of it is spared."""
+
+    def find(this: object, request: object, side: object) -> object:
+        victims = map(this.attempts.evictable.victim, side.places.tolist())  # type: ignore[attr-defined]
+        return this.attempts.attempt(request, [known for known in victims if owner_of(known.name) != known.name])  # type: ignore[attr-defined]
+
+    patch.setattr("solver.preemption.fewest.Fewest.find", find)
     patch.setattr("solver.preemption.spared_victims.SparedVictims.spare_all", lambda *_: None)
 
 
@@ -263,6 +275,12 @@ FAULTS = (
         more_than_needed,
         f"{LARGE} n1=4; queue z 8; queue a 1; queue b 0; {HELD}; run b1 b 1@n1 for 50m; run b2 b 1@n1 for 40m;"
         "run b3 b 1@n1 for 30m; run b4 b 1@n1 for 20m; wait w a 1 for 9m",
+        "S13",
+    ),
+    Seeded(
+        "more of a gang leaves than is needed",
+        all_that_a_gang_can_do_without,
+        f"{LARGE} n1=4; queue z 8; queue a 1; queue b 0; {HELD}; run b1 b 1-4x1@n1,n1,n1,n1 for 50m; wait w a 1 for 9m",
         "S13",
     ),
 )

@@ -116,7 +116,7 @@ def may_take(book: Book, taker: Worker, leaving: frozenset[Part], moving: frozen
         return False
     return (
         not _is_protected(book, taker, own, others)
-        and _is_gpu_for_gpu(book, leaving, taker.need)
+        and _is_gpu_for_gpu(leaving, taker.need)
         and _gains_enough(book, taker, own, leaving, moving)
     )
 
@@ -144,10 +144,14 @@ def _is_protected(book: Book, taker: Worker, own: Sequence[Part], others: Sequen
     )
 
 
-def _is_gpu_for_gpu(book: Book, leaving: Iterable[Part], need: int) -> bool:
-    """No more leaves than is gained; but one job that can't be divided may exceed it, if the rest alone is too little."""
-    total = sum(part.milli for part in leaving)
-    return total <= need or any(total - part.milli < need for part in leaving if not part.number)
+def _is_gpu_for_gpu(leaving: Iterable[Part], need: int) -> bool:
+    """No more leaves than is gained; but one job, be that all of it or some of its tasks, may exceed it, if the rest alone is too
+    little.
+    """
+    of_jobs = Counter[str]()
+    for part in leaving:
+        of_jobs[part.job] += part.milli
+    return of_jobs.total() <= need or of_jobs.total() - max(of_jobs.values()) < need
 
 
 def _gains_enough(
