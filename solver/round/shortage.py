@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -89,24 +90,48 @@ class Shortage:
 
     def _beyond_count(self, spec: JobSpec, option: Option, shortage: Mapping[GpuType, int]) -> Iterator[AnyReason]:
         """What the GPUs that are free lack, and of what shape more of them have to be, where more of them alone would not do."""
-        milli_free = self._free(option)
-        for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+        in_turn = dict(self._scattered_groups(spec, option, shortage))
+        for number, (group, shape, gpu_type) in enumerate(
+            zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
+        ):
             if gpu_type is None or gpu_type not in shortage or not shape.gpus:
                 continue
-            alone = without_hosts(shape)
-            fits = self.room.offer(alone, gpu_type).total
+            alone, now = without_hosts(shape), self.room.open_nodes if self.room.partitions else None
+            fits = in_turn.get(number, self.room.offer(alone, gpu_type).total)
             if option.gpu_types.count(gpu_type) == 1:
-                free = milli_free[self.room.usable(alone, gpu_type)]
-                if self.room.partitions:
-                    # An idle GPU counts as free also where it stays partitioned.
-                    whole, now = taking(1, {}), self.room.open_nodes
-                    free = self.room.slots(whole, gpu_type, within=now) * MILLI_PER_GPU
-                    fits = self.room.offer(alone, gpu_type, within=now).total
+                fits = self.room.offer(alone, gpu_type, within=now).total
+                free = self._free_whole(option, gpu_type)[self.room.usable(alone, gpu_type)]
                 if least_freed(free, shape.cost, group.least - fits) > shortage[gpu_type]:
-                    limit = _limit_of(self.room, group)
-                    yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits, *limit)
+                    in_turn[number] = fits
+            if number in in_turn and fits < group.least:
+                limit = _limit_of(self.room, group)
+                yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits, *limit)
             if self.room.offer(shape, gpu_type).total < min(fits, group.least):
                 yield from _too_little_beside(self.room, group, shape, gpu_type, min(fits, group.least))
+
+    def _scattered_groups(
+        self, spec: JobSpec, option: Option, shortage: Mapping[GpuType, int]
+    ) -> Iterator[tuple[int, int]]:
+        """By number how many tasks find room of groups that want whole GPUs of one type, where as many more of it would not do."""
+        numbers = defaultdict[GpuType, list[int]](list)
+        for number, (shape, gpu_type) in enumerate(zip(option.shapes, option.gpu_types, strict=True)):
+            if gpu_type is not None and gpu_type in shortage and shape.gpus:
+                numbers[gpu_type].append(number)
+        several = {of: some for of, some in numbers.items() if 1 < len(some) == option.gpu_types.count(of)}
+        in_turn = fit_in_turn(self.room, spec, option) if several else ()
+        for gpu_type, some in several.items():
+            lacking = {number: spec.task_groups[number].least - in_turn[number] for number in some}
+            wanted = [WantedParts(option.shapes[number].cost, in_turn[number], lacking[number]) for number in some]
+            free = self._free_whole(option, gpu_type)[reach(self.room, option, gpu_type)]
+            if parts_freed(free, sorted(wanted, reverse=True)) > shortage[gpu_type]:
+                yield from ((number, in_turn[number]) for number in some)
+
+    def _free_whole(self, option: Option, gpu_type: GpuType) -> Ints:
+        """Milli-GPU of each node that are free as whole GPUs."""
+        if not self.room.partitions:
+            return self._free(option)
+        # An idle GPU counts as free also where it stays partitioned.
+        return self.room.slots(taking(1, {}), gpu_type, within=self.room.open_nodes) * MILLI_PER_GPU
 
     def _scattered_parts(
         self, spec: JobSpec, option: Option, shortage: Mapping[GpuType, int]
@@ -237,20 +262,22 @@ def _in_units(room: FreeCapacity, spec: JobSpec, option: Option, kept: KeptGroup
 
 
 def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
-    fits = room.offer(shape, gpu_type).total
+    fits, now = room.offer(shape, gpu_type).total, room.open_nodes if room.partitions else None
     if fits >= group.least:
         # What is wanted can be had, but perhaps not with the changes of partitions that are left.
-        if room.partitions and room.offer(shape, gpu_type, within=room.open_nodes).total < group.least:
+        if now is not None and room.offer(shape, gpu_type, within=now).total < group.least:
             yield geometry_reason(room, group, shape, gpu_type)
         return
     gpus_alone = without_hosts(shape)
-    if isinstance(shape, MigShape) and room.offer(gpus_alone, gpu_type).total < group.least:
+    possible, there = (room.offer(gpus_alone, gpu_type, within=within).total for within in (None, now))
+    if there < min(possible, group.least) or (isinstance(shape, MigShape) and possible < group.least):
         yield geometry_reason(room, group, gpus_alone, gpu_type)
-    elif not shape.uses_gpus or room.offer(gpus_alone, gpu_type).total >= group.least:
-        yield from _too_little_beside(room, group, shape, gpu_type, group.least)
-    else:
+    elif shape.uses_gpus and possible < group.least:
         name = gpu_type or GpuType("")
         yield NoRoomReason(group.name, name, group.least, shape.cost, fits, *_limit_of(room, group), shape.devices)
+        return
+    if fits < (enough := min(there, group.least)) or not shape.uses_gpus:
+        yield from _too_little_beside(room, group, shape, gpu_type, enough)
 
 
 def _limit_of(room: FreeCapacity, group: TaskGroup) -> tuple[str, int]:
