@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from solver.model.workload import JobSpec, KeptGroups, TaskGroup, Unit
 from solver.placement.closeness import tasks_that_fit, torn_bundle
 from solver.placement.placement import has_place
 from solver.placement.reach import limits_of, reach
+from solver.plan.mig_reasons import MigGeometryReason
 from solver.plan.reason import HostResource
 from solver.plan.reasons import (
     AnyReason,
@@ -67,7 +68,7 @@ class Shortage:
         yield from self._scattered_parts(spec, option, shortage)
         uncut = {reason.group: reason for reason in too_few_instances(room, spec, option, shortage, milli_free)}
         yield from (reason for reason in uncut.values() if reason.gpu_type in shortage)
-        scattered = [
+        scattered: list[MigGeometryReason | NoRoomReason | HostResources] = [
             reason
             for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
             if gpu_type not in shortage
@@ -85,7 +86,8 @@ class Shortage:
         nothing_else = not (short or scattered or apart)
         if spec.effective_topology.required or nothing_else:
             domain = _roomiest_domain(room, spec, option, milli_free)
-            if domain.best_free < domain.wanted or nothing_else:
+            elsewhere = _fit_elsewhere(room, spec, option, domain, {reason.group for reason in scattered})
+            if domain.best_free < domain.wanted or nothing_else or elsewhere:
                 yield domain
 
     def _beyond_count(self, spec: JobSpec, option: Option, shortage: Mapping[GpuType, int]) -> Iterator[AnyReason]:
@@ -204,13 +206,15 @@ def parts_freed(free: Ints, wanted: Iterable[WantedParts]) -> int:
 
 
 def _too_few_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterator[AnyReason]:
-    """Groups for which there are GPUs enough, and too few beside the groups before them."""
+    """Groups for which there are GPUs enough, and too few beside the groups before them; else, for which CPU and memory are."""
     if len(spec.task_groups) == 1:
         return
+    ways = tuple(zip(spec.task_groups, option.shapes, option.gpu_types, strict=True))
     fits = fit_in_turn(room, spec, option)
-    for number, (group, shape, gpu_type) in enumerate(
-        zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
-    ):
+    if all(fit >= group.least for fit, group in zip(fits, spec.task_groups, strict=True)):
+        yield from _too_little_together(room, spec, option)
+        return
+    for number, (group, shape, gpu_type) in enumerate(ways):
         if gpu_type is None or fits[number] >= group.least:
             continue
         cut = beside_others(room, spec, option, number, fits[number]) if room.partitions else None
@@ -219,6 +223,20 @@ def _too_few_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iter
         else:
             limit = _limit_of(room, group)
             yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits[number], *limit, shape.devices)
+
+
+def _too_little_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterator[HostResources]:
+    """Groups for which there are CPU and memory enough beside GPUs, and too little beside the groups before them."""
+    fits = fit_in_turn(room, spec, option, with_hosts=True)
+    for number, (group, shape) in enumerate(zip(spec.task_groups, option.shapes, strict=True)):
+        if fits[number] >= group.least:
+            continue
+        amounts: tuple[tuple[HostResource, int], ...] = (("cpu", shape.cpu), ("memory", shape.memory))
+        asked = tuple(name for name, amount in amounts if amount)
+        lacking = asked if len(asked) == 1 and not shape.resources else ()
+        served, limit = option.gpu_types[number] or GpuType(""), _limit_of(room, group)
+        beside = group.name, served, Cpu(shape.cpu), Memory(shape.memory), group.least, fits[number]
+        yield HostResources(*beside, *limit, lacking, resources=shape.resources)
 
 
 def _kept_apart(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
@@ -261,7 +279,9 @@ def _in_units(room: FreeCapacity, spec: JobSpec, option: Option, kept: KeptGroup
     return msgspec.structs.replace(reason, units=needed, units_that_fit=fits)
 
 
-def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
+def _too_few_slots(
+    room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None
+) -> Iterable[MigGeometryReason | NoRoomReason | HostResources]:
     fits, now = room.offer(shape, gpu_type).total, room.open_nodes if room.partitions else None
     if fits >= group.least:
         # What is wanted can be had, but perhaps not with the changes of partitions that are left.
@@ -322,6 +342,20 @@ def _scarce(
             free = room.free_beside[name][room.usable(with_it, gpu_type)]
             left = (free >= amount).sum() if is_port(name) else np.maximum(free, 0).sum()
             yield ScarceResource(name, amount, int(left))
+
+
+def _fit_elsewhere(
+    room: FreeCapacity, spec: JobSpec, option: Option, domain: Topology, groups: Collection[str]
+) -> bool:
+    """Whether tasks of these groups fit where fewer GPUs are free than in this domain, so that it matters where there are more."""
+    domains = room.topology[domain.level]
+    at = domains.names.index(domain.best_domain)
+    for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+        if group.name in groups:
+            offer = room.offer(shape, gpu_type)
+            if offer.in_domains(domain.level)[at] < min(offer.total, group.least):
+                return True
+    return False
 
 
 def _roomiest_domain(
