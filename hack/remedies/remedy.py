@@ -64,11 +64,28 @@ def of_type(reasons: Iterable[AnyReason], gpu_type: GpuType) -> tuple[AnyReason,
 
 def made(world: World, job: Job, gpu_type: GpuType, reasons: Iterable[AnyReason], way: Way) -> World:
     """The world with all that these reasons ask for."""
-    for reason in _in_order(reasons):
-        if way == "protection" and isinstance(reason, ROOM):
-            continue
+    for reason in _in_order(_of_way(reasons, way)):
         world = _made(world, job, gpu_type, reason, way)
     return world
+
+
+def _of_way(reasons: Iterable[AnyReason], way: Way) -> list[AnyReason]:
+    """Those of which something is done; of what a queue lends now and then, the larger."""
+    kept = list[AnyReason]()
+    for reason in reasons:
+        match reason:
+            case CapacityReason() | NoRoomReason() | HostResources() | Topology() | MigGeometryReason():
+                done = way != "protection"
+            case QuotaMax(is_ahead=True):
+                done = bool(reason.with_gpus and way != "protection") or bool(
+                    reason.with_guarantee and way != "borrowing"
+                )
+            case _:
+                done = True
+        if done:
+            kept.append(reason)
+    ahead = {reason.queue for reason in kept if isinstance(reason, QuotaMax) and reason.is_ahead}
+    return [r for r in kept if not (isinstance(r, QuotaMax) and r.kept_back and r.queue in ahead and not r.is_ahead)]
 
 
 def _in_order(reasons: Iterable[AnyReason]) -> list[AnyReason]:
@@ -219,7 +236,7 @@ def _with_quota(world: World, gpu_type: GpuType, reason: QuotaMax) -> World:
     most = MilliGpu(reason.used + reason.wanted)
     quota = _quota(world.policy, reason.queue, gpu_type)
     if reason.kept_back is not None:
-        lent = (quota.lendable or 0) + most - reason.max
+        lent = (quota.lendable or 0) + min(most - reason.max, reason.kept_back)
         whole = quota.guaranteed is not None and lent >= quota.guaranteed
         return _with_entry(world, reason.queue, gpu_type, lendable=None if whole else MilliGpu(lent))
     if reason.user is not None:
