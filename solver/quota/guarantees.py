@@ -21,7 +21,7 @@ UNBOUNDED = 2**50
 def guarantees(
     tree: QueueTree, capacity: Mapping[GpuType, int], more: Mapping[QuotaLine, int] = NO_MORE
 ) -> dict[QuotaLine, int]:
-    """Guaranteed milli-GPU of every queue and type. `more`: so much above what is stated for some of them.
+    """Guaranteed milli-GPU of every queue and type. `more`: so much above that for some of them.
 
     Unset is the weighted share of what the parent has not given to other children; above the roots stands the
     cluster itself, with all it has. An explicit 0 is none. A child never has more than its parent. What is shared out
@@ -79,16 +79,15 @@ def _share_out(
 ) -> None:
     children = tree.children.get(parent, ())
     stated = {queue.name: _stated(queue, gpu_type) for queue in children}
-    for queue in children if more else ():
-        raised, before = more.get(QuotaLine(queue.name, gpu_type), 0), stated[queue.name]
-        stated[queue.name] = before + raised if before is not None and raised else before
+    raised = {queue.name: more.get(QuotaLine(queue.name, gpu_type), 0) for queue in children}
+    stated |= {name: value + raised[name] for name, value in stated.items() if value is not None}
     unset = [queue for queue in children if stated[queue.name] is None]
     rest = max(0, milli - sum(value for value in stated.values() if value is not None))
     whole, weights = rest // MILLI_PER_GPU, sum(queue.weight for queue in unset)
     split = {queue.name: MilliGpu.gpus(whole * queue.weight // weights) if weights else 0 for queue in unset}
     for queue in children:
         value = stated[queue.name]
-        mine = min(milli, split[queue.name] if value is None else value)
+        mine = min(milli, split[queue.name] + raised[queue.name] if value is None else value)
         shares[QuotaLine(queue.name, gpu_type)] = mine
         _share_out(tree, queue.name, gpu_type, mine, shares, more)
 

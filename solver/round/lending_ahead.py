@@ -51,9 +51,13 @@ class LendingAhead:
                 if isinstance(reason, BeyondGuarantee) and reason.gpu_type == gpu_type and reason.until is None
             }
             if wanted and (added or raised):
-                lacking = {(reason.queue, reason.gpu_type): _lacking(reason) for reason in reasons if _is_kept(reason)}
+                lacking = {
+                    reason.queue: _lacking(reason)
+                    for reason in reasons
+                    if isinstance(reason, QuotaMax) and reason.gpu_type == gpu_type and reason.kept_back is not None
+                }
                 for ahead in self._then(spec.queue, gpu_type, wanted, added, raised):
-                    if _lacking(ahead) > lacking.get((ahead.queue, gpu_type), 0):
+                    if _lacking(ahead) > lacking.get(ahead.queue, 0):
                         yield ahead
 
     def _then(
@@ -78,12 +82,8 @@ class LendingAhead:
             yield msgspec.structs.replace(reason, with_gpus=MilliGpu(added), with_guarantee=grows)
 
 
-def _is_kept(reason: AnyReason) -> bool:
-    return isinstance(reason, QuotaMax) and reason.kept_back is not None
-
-
-def _lacking(reason: AnyReason) -> int:
-    return reason.used + reason.wanted - reason.max if isinstance(reason, QuotaMax) else 0
+def _lacking(reason: QuotaMax) -> int:
+    return reason.used + reason.wanted - reason.max
 
 
 def _added(spec: JobSpec, option: Option, gpu_type: GpuType, reasons: Iterable[AnyReason]) -> int:

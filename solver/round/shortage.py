@@ -225,7 +225,7 @@ def _too_few_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iter
             yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits[number], *limit, shape.devices)
 
 
-def _too_little_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterator[HostResources]:
+def _too_little_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterator[HostResources | NoRoomReason]:
     """Groups for which there are CPU and memory enough beside GPUs, and too little beside the groups before them."""
     fits = fit_in_turn(room, spec, option, with_hosts=True)
     for number, (group, shape) in enumerate(zip(spec.task_groups, option.shapes, strict=True)):
@@ -235,6 +235,9 @@ def _too_little_together(room: FreeCapacity, spec: JobSpec, option: Option) -> I
         asked = tuple(name for name, amount in amounts if amount)
         lacking = asked if len(asked) == 1 and not shape.resources else ()
         served, limit = option.gpu_types[number] or GpuType(""), _limit_of(room, group)
+        if not (asked or shape.resources):
+            yield NoRoomReason(group.name, served, group.least, shape.cost, fits[number], *limit, shape.devices)
+            continue
         beside = group.name, served, Cpu(shape.cpu), Memory(shape.memory), group.least, fits[number]
         yield HostResources(*beside, *limit, lacking, resources=shape.resources)
 
