@@ -19,7 +19,7 @@ from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory, MilliGpu
 from solver.model.shape import MigShape, Shape, SharedShape, taking
 from solver.model.workload import JobSpec, KeptGroups, TaskGroup, Unit
 from solver.placement.closeness import tasks_that_fit, torn_bundle
-from solver.placement.placement import has_place
+from solver.placement.placement import has_place, placing_order
 from solver.placement.reach import limits_of, reach
 from solver.plan.mig_reasons import MigGeometryReason
 from solver.plan.reason import HostResource
@@ -119,14 +119,16 @@ class Shortage:
         for number, (shape, gpu_type) in enumerate(zip(option.shapes, option.gpu_types, strict=True)):
             if gpu_type is not None and gpu_type in shortage and shape.gpus:
                 numbers[gpu_type].append(number)
-        several = {of: some for of, some in numbers.items() if 1 < len(some) == option.gpu_types.count(of)}
-        in_turn = fit_in_turn(self.room, spec, option) if several else ()
-        for gpu_type, some in several.items():
-            lacking = {number: spec.task_groups[number].least - in_turn[number] for number in some}
-            wanted = [WantedParts(option.shapes[number].cost, in_turn[number], lacking[number]) for number in some]
+        for gpu_type, some in numbers.items():
+            if not 1 < len(some) == option.gpu_types.count(gpu_type):
+                continue
             free = self._free_whole(option, gpu_type)[reach(self.room, option, gpu_type)]
-            if parts_freed(free, sorted(wanted, reverse=True)) > shortage[gpu_type]:
-                yield from ((number, in_turn[number]) for number in some)
+            order = [some[place] for place in placing_order(self.room, [option.shapes[number] for number in some])]
+            asked = [(option.shapes[number].cost, spec.task_groups[number].least) for number in order]
+            fits = packed(free, asked)
+            wanted = [WantedParts(milli, fit, tasks - fit) for (milli, tasks), fit in zip(asked, fits, strict=True)]
+            if parts_freed(free, wanted) > shortage[gpu_type]:
+                yield from zip(order, fits, strict=True)
 
     def _free_whole(self, option: Option, gpu_type: GpuType) -> Ints:
         """Milli-GPU of each node that are free as whole GPUs."""
@@ -185,6 +187,18 @@ class WantedParts(NamedTuple):
     milli: int
     fitting: int
     lacking: int
+
+
+def packed(free: Ints, asked: Iterable[tuple[int, int]]) -> list[int]:
+    """How many of so many parts of each size find room, each in the fullest that has it. `asked`: sizes, with how many parts."""
+    left, fits = sorted(free.tolist()), list[int]()
+    for milli, parts in asked:
+        found = 0
+        while found < parts and (at := bisect_left(left, milli)) < len(left):
+            insort(left, left.pop(at) - milli)
+            found += 1
+        fits.append(found)
+    return fits
 
 
 def parts_freed(free: Ints, wanted: Iterable[WantedParts]) -> int:
