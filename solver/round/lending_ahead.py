@@ -51,13 +51,13 @@ class LendingAhead:
                 if isinstance(reason, BeyondGuarantee) and reason.gpu_type == gpu_type and reason.until is None
             }
             if wanted and (added or raised):
-                lacking = {
-                    reason.queue: _lacking(reason)
+                lends = {
+                    reason.queue: _to_lend(reason)
                     for reason in reasons
                     if isinstance(reason, QuotaMax) and reason.gpu_type == gpu_type and reason.kept_back is not None
                 }
                 for ahead in self._then(spec.queue, gpu_type, wanted, added, raised):
-                    if _lacking(ahead) > lacking.get(ahead.queue, 0):
+                    if _to_lend(ahead) > lends.get(ahead.queue, 0):
                         yield ahead
 
     def _then(
@@ -82,8 +82,9 @@ class LendingAhead:
             yield msgspec.structs.replace(reason, with_gpus=MilliGpu(added), with_guarantee=grows)
 
 
-def _lacking(reason: QuotaMax) -> int:
-    return reason.used + reason.wanted - reason.max
+def _to_lend(reason: QuotaMax) -> int:
+    """How much more a queue has to lend: all that it keeps back, at most."""
+    return min(reason.used + reason.wanted - reason.max, reason.kept_back or 0)
 
 
 def _added(spec: JobSpec, option: Option, gpu_type: GpuType, reasons: Iterable[AnyReason]) -> int:

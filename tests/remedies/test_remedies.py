@@ -35,7 +35,7 @@ SHOWED = (61, 88, 112, 183, 211, 1068, 1099, 1134, 1208, 1595, 1688, 1753, 1818)
 """Worlds in which something was said to do that did not, until that was put right."""
 SEEDS_OF: dict[Kind, tuple[int, ...]] = {
     "parts": (2, 103, 116, 131, 228, 278, 250, 351, 403, 442, 463, 661),
-    "mig": (39, 9, 22, 17, 27, 37, 46, 48, 82, 191, 257, 366, 418, 432, 440, 448, 648),
+    "mig": (39, 9, 22, 17, 27, 37, 46, 48, 82, 191, 257, 366, 418, 432, 440, 448, 620, 648),
     "turns": (8, 12, 36, 39),
 }
 """Of the others; but for the first and those with turns, worlds in which too little was said to be lacking."""
