@@ -16,7 +16,8 @@ from solver.model.workload import JobSpec
 from solver.plan.reasons import AnyReason, CapacityReason
 from solver.quota.entitlement import QuotaHeadroom
 from solver.quota.options import Option
-from solver.round import shortage
+from solver.round import instance_shortage, shortage
+from solver.round.lending_ahead import LendingAhead
 from solver.round.shortage import Shortage
 from solver.round.verdicts import Waiting
 
@@ -69,6 +70,21 @@ def a_gang_of_parts_is_counted_as_one_task() -> Any:
     return mock.patch.object(Shortage, "reasons", understated)
 
 
+def groups_are_counted_as_they_are_written() -> Any:
+    """What is lacking is told of the last group, though the others are placed after it."""
+    return mock.patch.object(instance_shortage, "placing_order", lambda _, shapes: list(range(len(shapes))))
+
+
+def nobody_keeps_back_more_later() -> Any:
+    """That a queue keeps back more once there are more GPUs, or a larger guarantee, is kept quiet."""
+    return mock.patch.object(LendingAhead, "of", return_value=())
+
+
+def any_rack_will_do() -> Any:
+    """More CPU is said to do for a gang that has to be in one rack, whichever that is."""
+    return mock.patch.object(shortage, "_fit_elsewhere", return_value=False)
+
+
 BUGS: dict[Callable[[], Any], Kind] = {
     shapes_do_not_matter: "whole",
     nothing_is_lacking_beside_gpus: "whole",
@@ -76,6 +92,9 @@ BUGS: dict[Callable[[], Any], Kind] = {
     what_a_user_may_hold_is_kept_quiet: "whole",
     instances_are_counted_group_by_group: "mig",
     a_gang_of_parts_is_counted_as_one_task: "parts",
+    groups_are_counted_as_they_are_written: "mig",
+    nobody_keeps_back_more_later: "parts",
+    any_rack_will_do: "whole",
 }
 """Each with the kind of worlds in which it shows."""
 

@@ -29,6 +29,9 @@ from solver.plan.reasons import (
     Topology,
 )
 from solver.policy.policy import Policy, Quota, policy_of
+from solver.policy.tree import QueueTree, QuotaLine
+from solver.quota.entitlement import gpus_by_type
+from solver.quota.guarantees import guarantees
 
 Way = Literal["room", "protection", "borrowing", "level"]
 """Of several things that would do, which is tried: more room or quota; no protection in place of room; a class that may
@@ -61,11 +64,28 @@ def of_type(reasons: Iterable[AnyReason], gpu_type: GpuType) -> tuple[AnyReason,
 
 def made(world: World, job: Job, gpu_type: GpuType, reasons: Iterable[AnyReason], way: Way) -> World:
     """The world with all that these reasons ask for."""
-    for reason in _in_order(reasons):
-        if way == "protection" and isinstance(reason, ROOM):
-            continue
+    for reason in _in_order(_of_way(reasons, way)):
         world = _made(world, job, gpu_type, reason, way)
     return world
+
+
+def _of_way(reasons: Iterable[AnyReason], way: Way) -> list[AnyReason]:
+    """Those of which something is done; of what a queue lends now and then, the larger."""
+    kept = list[AnyReason]()
+    for reason in reasons:
+        match reason:
+            case CapacityReason() | NoRoomReason() | HostResources() | Topology() | MigGeometryReason():
+                done = way != "protection"
+            case QuotaMax(is_ahead=True):
+                done = bool(reason.with_gpus and way != "protection") or bool(
+                    reason.with_guarantee and way != "borrowing"
+                )
+            case _:
+                done = True
+        if done:
+            kept.append(reason)
+    ahead = {reason.queue for reason in kept if isinstance(reason, QuotaMax) and reason.is_ahead}
+    return [r for r in kept if not (isinstance(r, QuotaMax) and r.kept_back and r.queue in ahead and not r.is_ahead)]
 
 
 def _in_order(reasons: Iterable[AnyReason]) -> list[AnyReason]:
@@ -165,26 +185,34 @@ def _nodes_for(job: Job, gpu_type: GpuType, wanted: int, rack: str, there: int) 
 
 
 def _freed(world: World, job: Job, gpu_type: GpuType, lacking: int) -> World:
-    """So many more GPUs are free, where they help most: beside what is too little for a task, then as nodes for whole tasks."""
-    left = lacking // MILLI_PER_GPU
-    each = max(group.shape.gpus for group in job.spec.task_groups)
-    used = used_gpus(world)
+    """So many more GPUs are free, where they help most: beside what is too little for a task, then as nodes for whole tasks.
+
+    As many tasks as can be are where GPUs are free already, the largest first.
+    """
+    left, used = lacking // MILLI_PER_GPU, used_gpus(world)
     nodes = {known.name: known for known in world.snapshot.nodes}
-
-    def missing(known: Node) -> int:
-        return -sum(is_free(world, known, gpu, used) for gpu in known.gpus) % each
-
-    open_nodes = [known for known in nodes.values() if known.gpu_type == gpu_type and missing(known)]
-    for known in sorted(open_nodes, key=missing):
-        more = missing(known)
-        if more <= left:
-            nodes[known.name] = _larger(known, more)
-            left -= more
-    fresh, known_nodes = list[Node](), len(nodes)
+    there = {
+        name: sum(is_free(world, known, gpu, used) for gpu in known.gpus)
+        for name, known in nodes.items()
+        if known.gpu_type == gpu_type
+    }
+    wanted = sorted((each.shape.gpus for each in job.spec.task_groups for _ in range(each.replicas)), reverse=True)
+    for gpus in tuple(wanted):
+        fitting = [name for name, free in there.items() if free >= gpus]
+        if fitting:
+            there[min(fitting, key=lambda name: there[name])] -= gpus
+            wanted.remove(gpus)
+    fresh = list[Node]()
     while left:
-        gpus = min(each, left)
-        fresh.append(node(f"free-{known_nodes}-{len(fresh)}", gpu_type, gpus, "fresh", gpus * 64))
-        left -= gpus
+        gpus = wanted.pop(0) if wanted else left
+        most = max(there, key=lambda name: there[name], default=None)
+        if most is not None and gpus - left <= there[most] < gpus:
+            free = there.pop(most)
+            nodes[most], left = _larger(nodes[most], gpus - free), left - (gpus - free)
+        else:
+            more = min(gpus, left)
+            fresh.append(node(f"free-{len(nodes)}-{len(fresh)}", gpu_type, more, "fresh", more * 64))
+            left -= more
     return with_nodes(World(on_nodes(world, tuple(nodes.values())), world.policy), fresh)
 
 
@@ -208,7 +236,7 @@ def _with_quota(world: World, gpu_type: GpuType, reason: QuotaMax) -> World:
     most = MilliGpu(reason.used + reason.wanted)
     quota = _quota(world.policy, reason.queue, gpu_type)
     if reason.kept_back is not None:
-        lent = (quota.lendable or 0) + most - reason.max
+        lent = (quota.lendable or 0) + min(most - reason.max, reason.kept_back)
         whole = quota.guaranteed is not None and lent >= quota.guaranteed
         return _with_entry(world, reason.queue, gpu_type, lendable=None if whole else MilliGpu(lent))
     if reason.user is not None:
@@ -217,11 +245,16 @@ def _with_quota(world: World, gpu_type: GpuType, reason: QuotaMax) -> World:
 
 
 def _guaranteeing(world: World, name: QueueName, gpu_type: GpuType, more: int) -> World:
-    """A guarantee is no larger than the max beside it."""
-    quota = _quota(world.policy, name, gpu_type)
-    if quota.guaranteed is None:
-        return world  # All that there is.
-    guaranteed = MilliGpu((quota.guaranteed or 0) + more)
+    """A guarantee that is by weight, beside those of other queues, is stated; and none is larger than the max beside it."""
+    quota, policy = _quota(world.policy, name, gpu_type), world.policy
+    guaranteed = quota.guaranteed
+    if guaranteed is None:
+        there = gpus_by_type(world.snapshot)
+        by_weight = guarantees(QueueTree.of(policy), there)[QuotaLine(name, gpu_type)]
+        if by_weight == there.get(gpu_type):
+            return world  # All that there is.
+        guaranteed = MilliGpu(by_weight)
+    guaranteed = MilliGpu(guaranteed + more)
     most = None if quota.max is None else max(quota.max, guaranteed)
     return _with_entry(world, name, gpu_type, guaranteed=guaranteed, max=most)
 

@@ -167,7 +167,15 @@ def _gangs(
         yield _Gang.of(room, spec, option, within, tasks, fresh=True)
 
 
-def _hardest_first(room: FreeCapacity, shape: Shape) -> tuple[int, int]:
+def placing_order(room: FreeCapacity, shapes: Sequence[Shape]) -> list[int]:
+    """The groups of a gang, by number, in the order in which they are placed: the hardest first.
+
+    Groups with GPUs are harder to place; of like ones those with fewer nodes, which others could take.
+    """
+    return sorted(range(len(shapes)), key=lambda number: _ease(room, shapes[number]))
+
+
+def _ease(room: FreeCapacity, shape: Shape) -> tuple[int, int]:
     # A set that copies of this room alone know is no limit here.
     limit = room.sets.get(nodes_of(shape))
     return -shape.cost, len(room.nodes) if limit is None else int(limit.sum())
@@ -343,8 +351,7 @@ class _Gang:
         *,
         fresh: bool,
     ) -> _Gang:
-        # Groups with GPUs are harder to place and go first; of like ones those with fewer nodes, which others could take.
-        order = sorted(range(len(tasks)), key=lambda number: _hardest_first(room, option.shapes[number]))
+        order = placing_order(room, option.shapes)
         groups = tuple((ServedGroup.of(spec, option, number), tasks[number]) for number in order)
         offers = [room.offer(group.shape, group.gpu_type, fresh=fresh) for group, _ in groups]
         if within is not None:

@@ -94,10 +94,18 @@ def _of_max(reason: QuotaMax | QuotaChanges) -> str:
     would_be = MilliGpu(reason.used + reason.wanted)
     short, queue = f"{_lacking(would_be, reason.max)} {reason.unit}", reason.queue
     if reason.kept_back is not None:
-        return f"{short} more lent by queue {queue}"
+        lent = min(_lacking(would_be, reason.max), reason.kept_back)
+        return f"{lent} {reason.unit} more lent by queue {queue}{_where(reason)}"
     if reason.user is not None:
         return f"{short} less held by the same user in queue {queue}"
     return f"{short} less held in queue {queue}, or its max at {would_be}"
+
+
+def _where(reason: QuotaMax) -> str:
+    """The change with which it helps that a queue lends more."""
+    added = "GPUs are added" if reason.with_gpus else ""
+    raised = f"the guarantee of queue {reason.with_guarantee} grows" if reason.with_guarantee else ""
+    return f" where {' and '.join(filter(None, (added, raised)))}" if reason.is_ahead else ""
 
 
 def _of_room(reason: AnyReason) -> str:
@@ -118,8 +126,13 @@ def _of_room(reason: AnyReason) -> str:
             return f"another {level} with room for {_tasks_left(reason)}"
         case GuaranteeFragmented(gpu_type=gpu_type):
             return f"{gpu_type} free in the shape that it asks for"
-        case MigGeometryReason(gpu_type=gpu_type, tasks=tasks, fit_as_it_is=fit):
-            return f"{tasks - fit} more of {reason.each or 'whole GPUs'} on {gpu_type}"
+        case MigGeometryReason(gpu_type=gpu_type, tasks=tasks, fit_as_it_is=fit, profile=profile):
+            left = tasks - fit
+            return (
+                f"{left} more of {reason.each} on {gpu_type}"
+                if profile
+                else f"room for {_more(left)} on whole {gpu_type}"
+            )
         case _:
             return ""
 
@@ -141,5 +154,8 @@ def _lacking(wanted: MilliGpu, there: MilliGpu) -> MilliGpu:
 
 
 def _tasks_left(reason: NoRoomReason | HostResources | Bundles | TooClose) -> str:
-    left = reason.tasks - reason.tasks_that_fit
-    return "one more task" if left == 1 else f"{left} more tasks"
+    return _more(reason.tasks - reason.tasks_that_fit)
+
+
+def _more(tasks: int) -> str:
+    return "one more task" if tasks == 1 else f"{tasks} more tasks"

@@ -32,7 +32,9 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
 
     `used` is the queue's use, or that user's in it. With `kept_back`, another queue does not lend that many GPUs: then `max` is
     what there is of the type, and `used` what of it is in use or kept back from the job's queue. With a `resource` the numbers are
-    cores, or GiB of memory, and there is no type.
+    cores, or GiB of memory, and there is no type. `with_gpus`, `with_guarantee`: it is not so now, but will be once so many GPUs
+    more are there, or the guarantee of that queue is as large as the job needs: guarantees grow with either, and so does what is
+    kept back of them.
     """
 
     queue: QueueName
@@ -44,16 +46,32 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
     user: str | None = None
     kept_back: MilliGpu | None = None
     resource: HostResource | None = None
+    with_gpus: MilliGpu = MilliGpu(0)
+    with_guarantee: QueueName | None = None
 
     @property
     def unit(self) -> str:
         """What the numbers count."""
         return {"cpu": "cores", "memory": "GiB of memory"}[self.resource] if self.resource else self.gpu_type
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether this binds only once something else that the job waits for has come."""
+        return bool(self.with_gpus or self.with_guarantee)
+
+    @property
+    def once(self) -> str:
+        """What has to come before this binds."""
+        added = f"{self.with_gpus} {self.gpu_type} more" if self.with_gpus else ""
+        raised = f"a larger guarantee of queue {self.with_guarantee}" if self.with_guarantee else ""
+        return " and ".join(filter(None, (added, raised)))
+
     def __str__(self) -> str:
         if self.kept_back is not None:
-            kept = f"queue {self.queue} does not lend {self.kept_back} {self.unit}{at(self.origin)}"
-            return f"{kept}: {self.used} of {self.max} are in use or kept back; this job needs {self.wanted}"
+            does_not = f"with {self.once} queue {self.queue} will not" if self.once else f"queue {self.queue} does not"
+            kept = f"{does_not} lend {self.kept_back} {self.unit}{at(self.origin)}"
+            used = f"{self.used} of {self.max} {'will be' if self.once else 'are'} in use or kept back"
+            return f"{kept}: {used}; this job needs {self.wanted}"
         if self.user is not None and self.wanted > self.max:
             cap = f"one user may never hold more than {self.max} in queue {self.queue}{at(self.origin)}"
             return f"needs {self.wanted} {self.unit}; {cap}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 from solver.model.cluster import GpuType
 from solver.model.quantities import MILLI_PER_GPU, MilliGpu
@@ -11,12 +12,16 @@ from solver.model.workload import QueueName
 from solver.policy.policy import Queue
 from solver.policy.tree import QueueTree, QuotaLine
 
+NO_MORE: Final[Mapping[QuotaLine, int]] = {}
+
 UNBOUNDED = 2**50
 """Milli-GPU: more than there ever are."""
 
 
-def guarantees(tree: QueueTree, capacity: Mapping[GpuType, int]) -> dict[QuotaLine, int]:
-    """Guaranteed milli-GPU of every queue and type.
+def guarantees(
+    tree: QueueTree, capacity: Mapping[GpuType, int], more: Mapping[QuotaLine, int] = NO_MORE
+) -> dict[QuotaLine, int]:
+    """Guaranteed milli-GPU of every queue and type. `more`: so much above that for some of them.
 
     Unset is the weighted share of what the parent has not given to other children; above the roots stands the
     cluster itself, with all it has. An explicit 0 is none. A child never has more than its parent. What is shared out
@@ -24,7 +29,7 @@ def guarantees(tree: QueueTree, capacity: Mapping[GpuType, int]) -> dict[QuotaLi
     """
     shares: dict[QuotaLine, int] = {}
     for gpu_type, milli in sorted(capacity.items()):
-        _share_out(tree, None, gpu_type, milli, shares)
+        _share_out(tree, None, gpu_type, milli, shares, more)
     return shares
 
 
@@ -65,19 +70,26 @@ def too_small(
 
 
 def _share_out(
-    tree: QueueTree, parent: QueueName | None, gpu_type: GpuType, milli: int, shares: dict[QuotaLine, int]
+    tree: QueueTree,
+    parent: QueueName | None,
+    gpu_type: GpuType,
+    milli: int,
+    shares: dict[QuotaLine, int],
+    more: Mapping[QuotaLine, int],
 ) -> None:
     children = tree.children.get(parent, ())
     stated = {queue.name: _stated(queue, gpu_type) for queue in children}
+    raised = {queue.name: more.get(QuotaLine(queue.name, gpu_type), 0) for queue in children}
+    stated |= {name: value + raised[name] for name, value in stated.items() if value is not None}
     unset = [queue for queue in children if stated[queue.name] is None]
     rest = max(0, milli - sum(value for value in stated.values() if value is not None))
     whole, weights = rest // MILLI_PER_GPU, sum(queue.weight for queue in unset)
     split = {queue.name: MilliGpu.gpus(whole * queue.weight // weights) if weights else 0 for queue in unset}
     for queue in children:
         value = stated[queue.name]
-        mine = min(milli, split[queue.name] if value is None else value)
+        mine = min(milli, split[queue.name] + raised[queue.name] if value is None else value)
         shares[QuotaLine(queue.name, gpu_type)] = mine
-        _share_out(tree, queue.name, gpu_type, mine, shares)
+        _share_out(tree, queue.name, gpu_type, mine, shares, more)
 
 
 def _stated(queue: Queue, gpu_type: GpuType) -> int | None:

@@ -105,7 +105,11 @@ class Weights:
         if gpu_type not in self.total:
             return None
         lent = max(0, self.lending.capacity.get(gpu_type, 0) - self.total[gpu_type])
-        return lent + sum(self.unused(line) for line in self.tree.lines(queue, gpu_type))
+        return lent + self.own(queue, gpu_type)
+
+    def own(self, queue: QueueName, gpu_type: GpuType) -> int:
+        """Milli-GPU that is kept back for a queue now."""
+        return sum(self.unused(line) for line in self.tree.lines(queue, gpu_type))
 
     def refused(self, queue: QueueName, charge: Mapping[GpuType, int]) -> list[GpuType]:
         """The types of which a charge would take what is kept back for others."""

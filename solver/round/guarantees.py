@@ -21,13 +21,14 @@ from solver.plan.reasons import (
     TooClose,
     Topology,
 )
-from solver.policy.tree import QuotaLine
+from solver.policy.tree import QueueTree, QuotaLine
 from solver.queueing.demand import StartCandidate
 from solver.quota.dominance import HostUse
 from solver.quota.entitlement import Charge, QuotaHeadroom, Shares
 from solver.quota.host_dues import HostDues
 from solver.quota.host_guarantees import HeldAlone
 from solver.quota.host_shares import HostShares
+from solver.quota.lending import Weights
 from solver.quota.options import Option
 from solver.quota.users import HostLine
 
@@ -99,12 +100,16 @@ def host_not_lent(dues: HostDues, held: HeldAlone) -> Iterator[QuotaMax]:
                 yield QuotaMax(line.queue, GpuType(""), *numbers, origin, kept_back=kept_back, resource=resource)
 
 
-def not_lent(queue: QueueName, charge: Charge, headroom: QuotaHeadroom) -> Iterator[QuotaMax]:
+def not_lent(queue: QueueName, charge: Charge, weights: Weights, tree: QueueTree) -> Iterator[QuotaMax]:
     """The queues that keep back what the charge would take."""
-    weights, tree = headroom.weights, headroom.shares.tree
     for gpu_type in weights.refused(queue, charge):
-        there, room = weights.lending.capacity.get(gpu_type, 0), weights.room(queue, gpu_type) or 0
-        numbers = (MilliGpu(there), MilliGpu(max(0, there - room)), MilliGpu(charge[gpu_type]))
+        # More than there is where more is kept back than that, or lent.
+        used = weights.total[gpu_type] - weights.own(queue, gpu_type)
+        numbers = (
+            MilliGpu(weights.lending.capacity.get(gpu_type, 0)),
+            MilliGpu(used),
+            MilliGpu(charge[gpu_type]),
+        )
         for line, unused in weights.keepers(queue, gpu_type):
             entry = tree.by_name[line.queue].quota_for(gpu_type)
             origin = entry.origin if entry else ""

@@ -16,7 +16,7 @@ from solver.model.cluster import GpuType
 from solver.model.quantities import Cpu, Memory
 from solver.model.shape import MigShape, Shape
 from solver.model.workload import JobSpec, TaskGroup
-from solver.placement.placement import place
+from solver.placement.placement import place, placing_order
 from solver.plan.mig_reasons import MigGeometryReason
 from solver.quota.options import Option
 
@@ -85,34 +85,45 @@ def _with_changes(room: FreeCapacity, left: int) -> FreeCapacity:
     return changed
 
 
-def fit_in_turn(room: FreeCapacity, spec: JobSpec, option: Option) -> Sequence[int]:
-    """How many tasks of each group find GPUs beside those of the groups before it, of as many as it needs."""
-    shapes = tuple(map(without_hosts, option.shapes))
+def fit_in_turn(room: FreeCapacity, spec: JobSpec, option: Option, *, with_hosts: bool = False) -> Sequence[int]:
+    """How many tasks of each group find GPUs beside those that are placed before it, of as many as it needs.
+
+    Groups come in the order in which they are placed: the hardest first. `with_hosts`: they find what they need beside GPUs, too.
+    """
+    shapes = option.shapes if with_hosts else tuple(map(without_hosts, option.shapes))
     if len(shapes) == 1:
         offer = room.offer(shapes[0], option.gpu_types[0], within=room.open_nodes)
         return (min(offer.total, spec.task_groups[0].least),)
-    fits: list[int] = []
-    for number, group in enumerate(spec.task_groups):
-        upto = slice(0, number + 1)
-        alone = tuple(
-            msgspec.structs.replace(known, shape=without_hosts(known.shape)) for known in spec.task_groups[upto]
+    order = placing_order(room, option.shapes)
+    fits = dict[int, int]()
+    for count, number in enumerate(order, start=1):
+        some = sorted(order[:count])
+        groups = tuple(
+            msgspec.structs.replace(spec.task_groups[n], shape=spec.task_groups[n].shape if with_hosts else shapes[n])
+            for n in some
         )
-        part = msgspec.structs.replace(spec, task_groups=alone)
-        first = replace(option, gpu_types=option.gpu_types[upto], shapes=shapes[upto], heavier=option.heavier[upto])
-        fits.append(_most(room, part, first, tuple(fits), group.least))
-    return fits
+        part = msgspec.structs.replace(spec, task_groups=groups)
+        first = replace(
+            option,
+            gpu_types=tuple(option.gpu_types[n] for n in some),
+            shapes=tuple(shapes[n] for n in some),
+            heavier=tuple(option.heavier[n] for n in some),
+        )
+        fits[number] = _most(room, part, first, some.index(number), [fits.get(n, 0) for n in some])
+    return [fits[number] for number in range(len(shapes))]
 
 
-def _most(room: FreeCapacity, spec: JobSpec, option: Option, before: tuple[int, ...], wanted: int) -> int:
-    """How many tasks of the last group find room, up to `wanted`, beside so many of those before it."""
+def _most(room: FreeCapacity, spec: JobSpec, option: Option, last: int, tasks: list[int]) -> int:
+    """How many tasks of one group find room, up to as many as it needs, beside so many of the others."""
+    wanted = spec.task_groups[last].least
     fits, above = 0, wanted + 1
     while above - fits > 1:
         # Most often there is room for all.
-        tried = wanted if above > wanted else (fits + above) // 2
-        if place(room.copy(), spec, option, None, (*before, tried)) is not None:
-            fits = tried
+        tasks[last] = wanted if above > wanted else (fits + above) // 2
+        if place(room.copy(), spec, option, None, tasks) is not None:
+            fits = tasks[last]
         else:
-            above = tried
+            above = tasks[last]
     return fits
 
 

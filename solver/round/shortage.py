@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,8 +19,9 @@ from solver.model.quantities import MILLI_PER_GPU, Cpu, Memory, MilliGpu
 from solver.model.shape import MigShape, Shape, SharedShape, taking
 from solver.model.workload import JobSpec, KeptGroups, TaskGroup, Unit
 from solver.placement.closeness import tasks_that_fit, torn_bundle
-from solver.placement.placement import has_place
+from solver.placement.placement import has_place, placing_order
 from solver.placement.reach import limits_of, reach
+from solver.plan.mig_reasons import MigGeometryReason
 from solver.plan.reason import HostResource
 from solver.plan.reasons import (
     AnyReason,
@@ -66,7 +68,7 @@ class Shortage:
         yield from self._scattered_parts(spec, option, shortage)
         uncut = {reason.group: reason for reason in too_few_instances(room, spec, option, shortage, milli_free)}
         yield from (reason for reason in uncut.values() if reason.gpu_type in shortage)
-        scattered = [
+        scattered: list[MigGeometryReason | NoRoomReason | HostResources] = [
             reason
             for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
             if gpu_type not in shortage
@@ -84,29 +86,56 @@ class Shortage:
         nothing_else = not (short or scattered or apart)
         if spec.effective_topology.required or nothing_else:
             domain = _roomiest_domain(room, spec, option, milli_free)
-            if domain.best_free < domain.wanted or nothing_else:
+            elsewhere = _fit_elsewhere(room, spec, option, domain, {reason.group for reason in scattered})
+            if domain.best_free < domain.wanted or nothing_else or elsewhere:
                 yield domain
 
     def _beyond_count(self, spec: JobSpec, option: Option, shortage: Mapping[GpuType, int]) -> Iterator[AnyReason]:
         """What the GPUs that are free lack, and of what shape more of them have to be, where more of them alone would not do."""
-        milli_free = self._free(option)
-        for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+        in_turn = dict(self._scattered_groups(spec, option, shortage))
+        for number, (group, shape, gpu_type) in enumerate(
+            zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
+        ):
             if gpu_type is None or gpu_type not in shortage or not shape.gpus:
                 continue
-            alone = without_hosts(shape)
-            fits = self.room.offer(alone, gpu_type).total
+            alone, now = without_hosts(shape), self.room.open_nodes if self.room.partitions else None
+            fits = in_turn.get(number, self.room.offer(alone, gpu_type).total)
             if option.gpu_types.count(gpu_type) == 1:
-                free = milli_free[self.room.usable(alone, gpu_type)]
-                if self.room.partitions:
-                    # An idle GPU counts as free also where it stays partitioned.
-                    whole, now = taking(1, {}), self.room.open_nodes
-                    free = self.room.slots(whole, gpu_type, within=now) * MILLI_PER_GPU
-                    fits = self.room.offer(alone, gpu_type, within=now).total
+                fits = self.room.offer(alone, gpu_type, within=now).total
+                free = self._free_whole(option, gpu_type)[self.room.usable(alone, gpu_type)]
                 if least_freed(free, shape.cost, group.least - fits) > shortage[gpu_type]:
-                    limit = _limit_of(self.room, group)
-                    yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits, *limit)
+                    in_turn[number] = fits
+            if number in in_turn and fits < group.least:
+                limit = _limit_of(self.room, group)
+                yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits, *limit)
             if self.room.offer(shape, gpu_type).total < min(fits, group.least):
                 yield from _too_little_beside(self.room, group, shape, gpu_type, min(fits, group.least))
+
+    def _scattered_groups(
+        self, spec: JobSpec, option: Option, shortage: Mapping[GpuType, int]
+    ) -> Iterator[tuple[int, int]]:
+        """By number how many tasks find room of groups that want whole GPUs of one type, where as many more of it would not do."""
+        numbers = defaultdict[GpuType, list[int]](list)
+        for number, (shape, gpu_type) in enumerate(zip(option.shapes, option.gpu_types, strict=True)):
+            if gpu_type is not None and gpu_type in shortage and shape.gpus:
+                numbers[gpu_type].append(number)
+        for gpu_type, some in numbers.items():
+            if not 1 < len(some) == option.gpu_types.count(gpu_type):
+                continue
+            free = self._free_whole(option, gpu_type)[reach(self.room, option, gpu_type)]
+            order = [some[place] for place in placing_order(self.room, [option.shapes[number] for number in some])]
+            asked = [(option.shapes[number].cost, spec.task_groups[number].least) for number in order]
+            fits = packed(free, asked)
+            wanted = [WantedParts(milli, fit, tasks - fit) for (milli, tasks), fit in zip(asked, fits, strict=True)]
+            if parts_freed(free, wanted) > shortage[gpu_type]:
+                yield from zip(order, fits, strict=True)
+
+    def _free_whole(self, option: Option, gpu_type: GpuType) -> Ints:
+        """Milli-GPU of each node that are free as whole GPUs."""
+        if not self.room.partitions:
+            return self._free(option)
+        # An idle GPU counts as free also where it stays partitioned.
+        return self.room.slots(taking(1, {}), gpu_type, within=self.room.open_nodes) * MILLI_PER_GPU
 
     def _scattered_parts(
         self, spec: JobSpec, option: Option, shortage: Mapping[GpuType, int]
@@ -160,6 +189,18 @@ class WantedParts(NamedTuple):
     lacking: int
 
 
+def packed(free: Ints, asked: Iterable[tuple[int, int]]) -> list[int]:
+    """How many of so many parts of each size find room, each in the fullest that has it. `asked`: sizes, with how many parts."""
+    left, fits = sorted(free.tolist()), list[int]()
+    for milli, parts in asked:
+        found = 0
+        while found < parts and (at := bisect_left(left, milli)) < len(left):
+            insort(left, left.pop(at) - milli)
+            found += 1
+        fits.append(found)
+    return fits
+
+
 def parts_freed(free: Ints, wanted: Iterable[WantedParts]) -> int:
     """How many milli-GPU have to become free, beside what is free of each GPU, where each part goes to the fullest that has it."""
     left = sorted(free.tolist())
@@ -179,13 +220,15 @@ def parts_freed(free: Ints, wanted: Iterable[WantedParts]) -> int:
 
 
 def _too_few_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterator[AnyReason]:
-    """Groups for which there are GPUs enough, and too few beside the groups before them."""
+    """Groups for which there are GPUs enough, and too few beside the groups before them; else, for which CPU and memory are."""
     if len(spec.task_groups) == 1:
         return
+    ways = tuple(zip(spec.task_groups, option.shapes, option.gpu_types, strict=True))
     fits = fit_in_turn(room, spec, option)
-    for number, (group, shape, gpu_type) in enumerate(
-        zip(spec.task_groups, option.shapes, option.gpu_types, strict=True)
-    ):
+    if all(fit >= group.least for fit, group in zip(fits, spec.task_groups, strict=True)):
+        yield from _too_little_together(room, spec, option)
+        return
+    for number, (group, shape, gpu_type) in enumerate(ways):
         if gpu_type is None or fits[number] >= group.least:
             continue
         cut = beside_others(room, spec, option, number, fits[number]) if room.partitions else None
@@ -194,6 +237,23 @@ def _too_few_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iter
         else:
             limit = _limit_of(room, group)
             yield NoRoomReason(group.name, gpu_type, group.least, shape.cost, fits[number], *limit, shape.devices)
+
+
+def _too_little_together(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterator[HostResources | NoRoomReason]:
+    """Groups for which there are CPU and memory enough beside GPUs, and too little beside the groups before them."""
+    fits = fit_in_turn(room, spec, option, with_hosts=True)
+    for number, (group, shape) in enumerate(zip(spec.task_groups, option.shapes, strict=True)):
+        if fits[number] >= group.least:
+            continue
+        amounts: tuple[tuple[HostResource, int], ...] = (("cpu", shape.cpu), ("memory", shape.memory))
+        asked = tuple(name for name, amount in amounts if amount)
+        lacking = asked if len(asked) == 1 and not shape.resources else ()
+        served, limit = option.gpu_types[number] or GpuType(""), _limit_of(room, group)
+        if not (asked or shape.resources):
+            yield NoRoomReason(group.name, served, group.least, shape.cost, fits[number], *limit, shape.devices)
+            continue
+        beside = group.name, served, Cpu(shape.cpu), Memory(shape.memory), group.least, fits[number]
+        yield HostResources(*beside, *limit, lacking, resources=shape.resources)
 
 
 def _kept_apart(room: FreeCapacity, spec: JobSpec, option: Option) -> Iterable[AnyReason]:
@@ -236,21 +296,25 @@ def _in_units(room: FreeCapacity, spec: JobSpec, option: Option, kept: KeptGroup
     return msgspec.structs.replace(reason, units=needed, units_that_fit=fits)
 
 
-def _too_few_slots(room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None) -> Iterable[AnyReason]:
-    fits = room.offer(shape, gpu_type).total
+def _too_few_slots(
+    room: FreeCapacity, group: TaskGroup, shape: Shape, gpu_type: GpuType | None
+) -> Iterable[MigGeometryReason | NoRoomReason | HostResources]:
+    fits, now = room.offer(shape, gpu_type).total, room.open_nodes if room.partitions else None
     if fits >= group.least:
         # What is wanted can be had, but perhaps not with the changes of partitions that are left.
-        if room.partitions and room.offer(shape, gpu_type, within=room.open_nodes).total < group.least:
+        if now is not None and room.offer(shape, gpu_type, within=now).total < group.least:
             yield geometry_reason(room, group, shape, gpu_type)
         return
     gpus_alone = without_hosts(shape)
-    if isinstance(shape, MigShape) and room.offer(gpus_alone, gpu_type).total < group.least:
+    possible, there = (room.offer(gpus_alone, gpu_type, within=within).total for within in (None, now))
+    if there < min(possible, group.least) or (isinstance(shape, MigShape) and possible < group.least):
         yield geometry_reason(room, group, gpus_alone, gpu_type)
-    elif not shape.uses_gpus or room.offer(gpus_alone, gpu_type).total >= group.least:
-        yield from _too_little_beside(room, group, shape, gpu_type, group.least)
-    else:
+    elif shape.uses_gpus and possible < group.least:
         name = gpu_type or GpuType("")
         yield NoRoomReason(group.name, name, group.least, shape.cost, fits, *_limit_of(room, group), shape.devices)
+        return
+    if fits < (enough := min(there, group.least)) or not shape.uses_gpus:
+        yield from _too_little_beside(room, group, shape, gpu_type, enough)
 
 
 def _limit_of(room: FreeCapacity, group: TaskGroup) -> tuple[str, int]:
@@ -295,6 +359,20 @@ def _scarce(
             free = room.free_beside[name][room.usable(with_it, gpu_type)]
             left = (free >= amount).sum() if is_port(name) else np.maximum(free, 0).sum()
             yield ScarceResource(name, amount, int(left))
+
+
+def _fit_elsewhere(
+    room: FreeCapacity, spec: JobSpec, option: Option, domain: Topology, groups: Collection[str]
+) -> bool:
+    """Whether tasks of these groups fit where fewer GPUs are free than in this domain, so that it matters where there are more."""
+    domains = room.topology[domain.level]
+    at = domains.names.index(domain.best_domain)
+    for group, shape, gpu_type in zip(spec.task_groups, option.shapes, option.gpu_types, strict=True):
+        if group.name in groups:
+            offer = room.offer(shape, gpu_type)
+            if offer.in_domains(domain.level)[at] < min(offer.total, group.least):
+                return True
+    return False
 
 
 def _roomiest_domain(

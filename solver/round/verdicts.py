@@ -42,6 +42,7 @@ from solver.quota.options import Option
 from solver.quota.users import HostLine, UserLine, UserRoom, beside_least
 from solver.round.admission import Admission
 from solver.round.guarantees import entitled_first, fragmented, host_max, host_not_lent, not_lent, with_share
+from solver.round.lending_ahead import LendingAhead
 from solver.round.quota_changes import QuotaAhead
 from solver.round.shortage import Shortage
 from solver.round.user_reasons import UserReasons
@@ -71,6 +72,7 @@ class Waiting:
     _carried: HostShares = field(init=False)
     _host: HostDues = field(init=False)
     _ahead: QuotaAhead = field(init=False)
+    _lending: LendingAhead = field(init=False)
     _known: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _held: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
     _lacking: dict[object, tuple[AnyReason, ...]] = field(default_factory=dict)
@@ -85,7 +87,7 @@ class Waiting:
         self._lines, self._room = Lines(self.candidates), Shortage(self.after)
         self._carried = HostShares.of(self.after.nodes, self.policy.scheduling.host_share)
         self._host = self.shares.host.after(alone_among(self.starts))
-        self._ahead = QuotaAhead(self.policy, self._headroom)
+        self._ahead, self._lending = QuotaAhead(self.policy, self._headroom), LendingAhead(self._headroom)
         for number, start in enumerate(self.starts):
             self._starts_of_queue[start.queue].add(number)
             for gpu_type in start.charge:
@@ -127,7 +129,8 @@ class Waiting:
         ):
             yield self._outranked(candidate)
         else:
-            yield from fragmented(candidate, constraints, self._headroom)
+            now = [reason for reason in constraints if not (isinstance(reason, QuotaMax) and reason.is_ahead)]
+            yield from fragmented(candidate, now, self._headroom)
         yield from with_share(candidate, constraints, self._headroom, self._carried)
         yield from entitled_first(candidate, constraints, self._headroom)
         yield from self._ahead.of(candidate)
@@ -152,14 +155,19 @@ class Waiting:
             )
             for option, first in zip(options, behind, strict=True)
         ]
-        return tuple(reason for reasons in binding for reason in reasons) if all(binding) else ()
+        if not all(binding):
+            return ()
+        each = zip(binding, options, strict=True)
+        return tuple(
+            reason for reasons, option in each for reason in (*reasons, *self._lending.of(job.spec, option, reasons))
+        )
 
     def _binding(self, job: Job, option: Option, first: JobName | None, against: Against) -> Iterable[AnyReason]:
         if first is not None:
             yield StrictOrder(job.spec.queue, ordering_of(self.shares.tree, job.spec.queue).by, first)
         for line in self._headroom.blocking(job.spec.queue, option.charge):
             yield self._quota_max(line, option.charge[line.gpu_type])
-        yield from not_lent(job.spec.queue, option.charge, self._headroom)
+        yield from not_lent(job.spec.queue, option.charge, self._headroom.weights, self.shares.tree)
         if not any(option.charge.values()):
             yield from host_not_lent(self._host, HeldAlone(job.spec.queue, beside_least(job.spec)))
         for line_of_cap in self._users.blocking(job, option.charge):

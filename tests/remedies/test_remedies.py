@@ -10,8 +10,11 @@ import pytest
 from hack.remedies.bugs import (
     BUGS,
     a_gang_of_parts_is_counted_as_one_task,
+    any_rack_will_do,
     caught_by,
+    groups_are_counted_as_they_are_written,
     instances_are_counted_group_by_group,
+    nobody_keeps_back_more_later,
     nothing_is_lacking_beside_gpus,
     what_a_user_may_hold_is_kept_quiet,
 )
@@ -23,13 +26,16 @@ QUICK = {
     nothing_is_lacking_beside_gpus: range(7, 12),
     what_a_user_may_hold_is_kept_quiet: range(7, 12),
     a_gang_of_parts_is_counted_as_one_task: range(2, 3),
+    groups_are_counted_as_they_are_written: range(418, 419),
+    nobody_keeps_back_more_later: range(250, 251),
+    any_rack_will_do: range(1208, 1209),
 }
 """Found within a few seeds."""
-SHOWED = (61, 88, 112, 183, 211)
-"""Worlds in which more GPUs were said to do and did not, until that was put right."""
+SHOWED = (61, 88, 112, 183, 211, 1068, 1099, 1134, 1208, 1595, 1688, 1753, 1818)
+"""Worlds in which something was said to do that did not, until that was put right."""
 SEEDS_OF: dict[Kind, tuple[int, ...]] = {
-    "parts": (2, 103, 116, 131, 228, 278),
-    "mig": (39, 9, 22, 17, 27, 37, 46, 48, 82, 191, 257),
+    "parts": (2, 103, 116, 131, 228, 278, 250, 351, 403, 442, 463, 661),
+    "mig": (39, 9, 22, 17, 27, 37, 46, 48, 82, 191, 257, 366, 418, 432, 440, 448, 620, 648),
     "turns": (8, 12, 36, 39),
 }
 """Of the others; but for the first and those with turns, worlds in which too little was said to be lacking."""
@@ -43,7 +49,7 @@ def assert_all_help(seeds: range | tuple[int, ...], kind: Kind = "whole") -> Non
 
 
 def test_what_is_said_to_help_helps() -> None:
-    assert_all_help((7, 10, *SHOWED[3:]))
+    assert_all_help((7, 10, *SHOWED[3:7]))
 
 
 @pytest.mark.thorough

@@ -22,7 +22,7 @@ from solver.model.workload import Job, JobName
 from solver.plan.estimates import EarliestStart
 from solver.plan.plan import Plan, Waits
 from solver.plan.reason import count
-from solver.plan.reasons import HeldReason, QuotaMax
+from solver.plan.reasons import AnyReason, HeldReason, QuotaMax
 from solver.policy.policy import Policy
 from solver.policy.precedence import waiting_since
 from solver.policy.tree import QueueTree
@@ -116,7 +116,7 @@ class WaitAlarms:
         for line, milli in use_by_line(self.snapshot, tree).items():
             left[line] = left.get(line, 0) - milli
         for job, verdict in self._waits:
-            if not job.spec.gpus or any(isinstance(reason, HeldReason | QuotaMax) for reason in verdict.reasons):
+            if not job.spec.gpus or any(map(_is_of_queue, verdict.reasons)):
                 continue  # Its queue says that it waits.
             for gpu_type in _accepted(job, capacity):
                 lines = tree.lines(job.spec.queue, gpu_type)
@@ -125,6 +125,11 @@ class WaitAlarms:
                         left[line] -= job.spec.gpus
                     yield job, gpu_type
                     break
+
+
+def _is_of_queue(reason: AnyReason) -> bool:
+    """Whether its queue, or what another one lends, keeps it waiting now."""
+    return isinstance(reason, HeldReason) or (isinstance(reason, QuotaMax) and not reason.is_ahead)
 
 
 def _accepted(job: Job, there: Collection[GpuType]) -> list[GpuType]:

@@ -43,6 +43,7 @@ FOUR, EIGHT, SIXTY_FOUR = MilliGpu.gpus(4), MilliGpu.gpus(8), MilliGpu.gpus(64)
 FULL = QuotaMax(Q, H100, SIXTY_FOUR, SIXTY_FOUR, EIGHT, "policies/q.yaml:7")
 LENT = JobName("vision.gang.lent")
 SHORT = CapacityReason(H100, FOUR, EIGHT)
+KEPT_THEN = QuotaMax(Q, H100, EIGHT, FOUR, EIGHT, kept_back=FOUR, with_gpus=FOUR)
 SOON = EarliestStart(Instant.parse("2026-11-20T14:05:00Z"))
 NOW = Instant.parse("2026-11-20T12:00:00Z")
 GANG = {"quorate.dev/gang": "train", "quorate.dev/gang-size": "2"}
@@ -237,6 +238,7 @@ def test_a_message_lists_some_reasons_and_is_never_too_long() -> None:
         ((Topology("rack", EIGHT, "r1", FOUR),), "Unschedulable"),
         ((FULL, SHORT), "QuotaMax"),
         ((FULL, CapacityReason(A100, FOUR, EIGHT)), "Unschedulable"),  # more A100s would do
+        ((SHORT, KEPT_THEN), "Capacity"),  # nodes that came would be kept back
         ((StrictOrder(Q, "fifo", JobName("other")), SHORT), "StrictOrder"),
         ((HeldReason(Q),), "Held"),
     ],

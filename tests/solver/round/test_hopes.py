@@ -47,6 +47,16 @@ HELPS: list[tuple[AnyReason, str]] = [
     (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR), "2 H100 less held in queue team, or its max at 10"),
     (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, user="ada"), "2 H100 less held by the same user in queue team"),
     (QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, kept_back=FOUR), "2 H100 more lent by queue team"),
+    # It can't lend more than it keeps back.
+    (QuotaMax(TEAM, H100, EIGHT, MilliGpu.gpus(10), FOUR, kept_back=FOUR), "4 H100 more lent by queue team"),
+    (
+        QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, kept_back=FOUR, with_gpus=FOUR),
+        "2 H100 more lent by queue team where GPUs are added",
+    ),
+    (
+        QuotaMax(TEAM, H100, EIGHT, SIX, FOUR, kept_back=FOUR, with_gpus=FOUR, with_guarantee=QueueName("org")),
+        "2 H100 more lent by queue team where GPUs are added and the guarantee of queue org grows",
+    ),
     (
         QuotaMax(TEAM, GpuType(""), EIGHT, SIX, FOUR, resource="cpu"),
         "2 cores less held in queue team, or its max at 10",
@@ -103,6 +113,7 @@ HELPS: list[tuple[AnyReason, str]] = [
     (RoundCutShort("greedy"), ""),
     (MigGeometryReason("worker", H100, "1g.10gb", 4, 1, 2, 4, 1), "3 more of 1g.10gb on H100"),
     (MigGeometryReason("worker", H100, "1g.10gb", 4, 1, 2, 4, 1, 2), "3 more of 2x 1g.10gb on H100"),
+    (MigGeometryReason("worker", H100, "", 4, 1, 2, 4, 1), "room for 3 more tasks on whole H100"),
     (
         NoRoomReason("worker", H100, 4, MilliGpu(1500), 3, devices=3),
         "nodes with room for one more task of 0.5 of each of 3 H100",
