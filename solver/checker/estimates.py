@@ -13,6 +13,7 @@ from solver.checker.case import Charge, JudgedPlan
 from solver.checker.end_times import KnownEndTimes
 from solver.model.cluster import GpuType, NodeName
 from solver.model.inflight import declared_name
+from solver.model.parts import owner_of
 from solver.model.quantities import MILLI_PER_GPU, Instant, MilliGpu
 from solver.model.shape import Shape
 from solver.model.workload import JobName, JobSpec, TaskPlacement
@@ -136,7 +137,9 @@ def _holders(case: JudgedPlan, closed: Set[NodeName]) -> Iterator[tuple[int | No
         limit = known.limit(job, step.time_limit)
         # What joins a gang ends with it, and how long its like have run counts from the gang's start.
         began = now if step.time_limit is not None or job.started_at is None else job.started_at
-        yield _first(None if limit is None else began + limit, known.reserved_from_of(step.tasks)), charge(step.tasks)
+        gang = case.jobs[owner_of(step.job)]
+        reserved = known.reserved_from_of((*gang.placement, *step.tasks))
+        yield _first(None if limit is None else began + limit, reserved), charge(step.tasks)
 
 
 def _first(one: int | None, other: int | None) -> int | None:

@@ -21,11 +21,12 @@ from solver.checker.policy_in_force import policy_in_force
 from solver.model.amounts import CPU, AmountsLeft
 from solver.model.cluster import DeviceId, GpuType, Node, NodeName
 from solver.model.inflight import Reservation, declared_name
+from solver.model.parts import without
 from solver.model.quantities import Instant
 from solver.model.shape import Shape, beside_of
 from solver.model.snapshot import Snapshot
 from solver.model.workload import Job, JobName, TaskPlacement
-from solver.plan.plan import Bind, Nominate, Reserve
+from solver.plan.plan import Bind, Evict, Nominate, Reserve, Shrink
 from solver.plan.violation import Violation
 from solver.policy.tree import QuotaLine
 
@@ -226,13 +227,17 @@ class _Court:
         shapes = {group.name: group.shape for group in self.case.jobs[name].spec.task_groups}
         return beside_of(shapes.get(task.group, Shape()) for task in tasks if task.node == node)
 
-    def _without_withdrawn(self) -> Snapshot:
-        """The world in which nobody is charged any more for what the plan takes back."""
+    def _without_what_leaves(self) -> Snapshot:
+        """The world in which nobody is charged any more for what the plan takes back, or has leave for good."""
         withdrawn, in_flight = self.case.withdrawn, self.case.snapshot.in_flight
         stays = (known for known in in_flight.intents if known.kind != "nominate" or known.job not in withdrawn)
-        return msgspec.structs.replace(
-            self.case.snapshot, in_flight=msgspec.structs.replace(in_flight, intents=tuple(stays))
+        left = {step.job: step for step in self.case.leaving if isinstance(step, Shrink) or step.means != "move"}
+        jobs = (
+            msgspec.structs.replace(job, placement=_after(job, left[job.name])) if job.name in left else job
+            for job in self.case.snapshot.jobs
         )
+        intents = msgspec.structs.replace(in_flight, intents=tuple(stays))
+        return msgspec.structs.replace(self.case.snapshot, jobs=tuple(jobs), in_flight=intents)
 
     @cached_property
     def _entitled(self) -> set[JobName]:
@@ -253,7 +258,7 @@ class _Court:
         """For each start what is left of the guarantees on its path, beside what it asks for of that type."""
         lookup, guaranteed = self.case.lookup, self.case.guaranteed
         # What a sibling borrows does not use up the guarantee above both.
-        inside = inside_limits(lookup, guaranteed, charged_to(self._without_withdrawn(), self.case.ground.gpu_types))
+        inside = inside_limits(lookup, guaranteed, charged_to(self._without_what_leaves(), self.case.ground.gpu_types))
         found = []
         for step in self.case.placing:
             charge = self.case.given(step)
@@ -269,6 +274,11 @@ class _Court:
                 (step.job, [(line.gpu_type, rest, milli) for (line, milli), rest in zip(lines, left, strict=True)])
             )
         return found
+
+
+def _after(job: Job, step: Evict | Shrink) -> tuple[TaskPlacement, ...]:
+    """What a job holds once it has left, in whole or in part."""
+    return without(job.placement, step.tasks) if isinstance(step, Shrink) else ()
 
 
 @dataclass(frozen=True, slots=True)

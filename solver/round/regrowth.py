@@ -73,10 +73,14 @@ def growths(
     room = decision.room.copy()
     headroom, users = QuotaHeadroom(decision.shares), UserRoom(decision.shares.users)
     decision.take(room)
-    for start in (*decision.starts, *decision.growth, *(promise.start for promise in decision.nominations)):
+    given = (*decision.starts, *decision.growth, *(promise.start for promise in decision.nominations))
+    for start in given:
         headroom.take(start.queue, start.charge)
         users.take(start.candidate.job, start.charge, start.beside)
-    gangs = held_back_growing(able, snapshot, policy, candidates, decision.shares, decision.room)
+    served = {start.candidate.job.name for start in given}
+    shares = decision.shares.beside((start.queue, start.charge) for start in given)
+    waiting = [candidate for candidate in candidates if candidate.job.name not in served]
+    gangs = held_back_growing(able, snapshot, policy, waiting, shares, decision.room)
     before = [as_start(gang) for gang in gangs]
     after = [as_start(gang, decision.growth) for gang in gangs]
     for lines in LINES:

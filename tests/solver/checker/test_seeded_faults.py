@@ -151,6 +151,7 @@ def all_that_a_gang_can_do_without(patch: Patch) -> None:
         return this.attempts.attempt(request, [known for known in victims if owner_of(known.name) != known.name])  # type: ignore[attr-defined]
 
     patch.setattr("solver.preemption.fewest.Fewest.find", find)
+    patch.setattr("solver.preemption.fewest.Fewest.with_one_unit", lambda _, found, __: found)
     patch.setattr("solver.preemption.spared_victims.SparedVictims.spare_all", lambda *_: None)
 
 
