@@ -227,38 +227,42 @@ class _Court:
         shapes = {group.name: group.shape for group in self.case.jobs[name].spec.task_groups}
         return beside_of(shapes.get(task.group, Shape()) for task in tasks if task.node == node)
 
-    def _without_what_leaves(self) -> Snapshot:
-        """The world in which nobody is charged any more for what the plan takes back, or has leave for good."""
+    def _without_withdrawn(self) -> Snapshot:
+        """The world in which nobody is charged any more for what the plan takes back."""
         withdrawn, in_flight = self.case.withdrawn, self.case.snapshot.in_flight
         stays = (known for known in in_flight.intents if known.kind != "nominate" or known.job not in withdrawn)
+        intents = msgspec.structs.replace(in_flight, intents=tuple(stays))
+        return msgspec.structs.replace(self.case.snapshot, in_flight=intents)
+
+    def _without_what_leaves(self) -> Snapshot:
+        """The same, without what the plan has leave for good."""
         left = {step.job: step for step in self.case.leaving if isinstance(step, Shrink) or step.means != "move"}
         jobs = (
             msgspec.structs.replace(job, placement=_after(job, left[job.name])) if job.name in left else job
             for job in self.case.snapshot.jobs
         )
-        intents = msgspec.structs.replace(in_flight, intents=tuple(stays))
-        return msgspec.structs.replace(self.case.snapshot, jobs=tuple(jobs), in_flight=intents)
+        return msgspec.structs.replace(self._without_withdrawn(), jobs=tuple(jobs))
 
     @cached_property
     def _entitled(self) -> set[JobName]:
-        """Whose GPUs all lie inside the guarantees of their queue and of all above it, beside what is held."""
-        return {name for name, lines in self._left_to if lines and all(left >= milli for _, left, milli in lines)}
+        """Whose GPUs all lie inside the guarantees of their queue and of all above it, beside what stays."""
+        left_to = self._left_to(self._without_what_leaves())
+        return {name for name, lines in left_to if lines and all(left >= milli for _, left, milli in lines)}
 
     @cached_property
     def _borrowed(self) -> set[JobName]:
-        """Of whose GPUs none lies inside the guarantees of its queue and of all above it."""
+        """Of whose GPUs none lies inside the guarantees of its queue and of all above it, beside what is held."""
         return {
             name
-            for name, lines in self._left_to
+            for name, lines in self._left_to(self._without_withdrawn())
             if {gpu_type for gpu_type, left, _ in lines if left <= 0} == {gpu_type for gpu_type, _, _ in lines}
         }
 
-    @cached_property
-    def _left_to(self) -> list[tuple[JobName, list[tuple[GpuType, int, int]]]]:
+    def _left_to(self, world: Snapshot) -> list[tuple[JobName, list[tuple[GpuType, int, int]]]]:
         """For each start what is left of the guarantees on its path, beside what it asks for of that type."""
         lookup, guaranteed = self.case.lookup, self.case.guaranteed
         # What a sibling borrows does not use up the guarantee above both.
-        inside = inside_limits(lookup, guaranteed, charged_to(self._without_what_leaves(), self.case.ground.gpu_types))
+        inside = inside_limits(lookup, guaranteed, charged_to(world, self.case.ground.gpu_types))
         found = []
         for step in self.case.placing:
             charge = self.case.given(step)
