@@ -83,6 +83,8 @@ class Realisation:
     """By place among the jobs."""
     now: set[int] = field(default_factory=set)
     """Who starts on what is free."""
+    anew: set[int] = field(default_factory=set)
+    """For whom GPUs are partitioned anew."""
     victims: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     """By job, the holders that leave for it."""
     moves: dict[int, list[Move]] = field(default_factory=lambda: defaultdict(list))
@@ -149,10 +151,12 @@ class Realisation:
         job = self.jobs[number]
         for where in (room, soon):
             view = seen(where, job.candidate.against)
-            spec, option = job.candidate.job.spec, job.served.option
+            spec, option, before = job.candidate.job.spec, job.served.option, where.partitions.copy()
             placed = _placed_as_it_is(view, spec, option, job.hosts if exact else None, waits=where is soon)
             if placed is None:
                 continue
+            if placed.pledged(before, view):
+                self.anew.add(number)
             held = list(self._start(job, placed).held)
             if view is not where:
                 where.occupy(held)
@@ -329,8 +333,10 @@ class Realisation:
 
         found = min(able, key=turn, default=None)
         if found is None:
-            # Whoever would start now waits with the others: it has the right to what leaves, and they to what is free.
-            now = [n for n in sorted(self.now) if may(n) and (is_used or self._shares_limit(n, holder))]
+            # Whoever would start now waits with the others: it has the right to what leaves, and they to what is free. What is
+            # yet to be partitioned is no promise.
+            able = [n for n in sorted(self.now - self.anew) if may(n)]
+            now = [n for n in able if is_used or self._shares_limit(n, holder)]
             found = min(now, key=turn, default=None)
             self.now -= {found}
         return found
@@ -455,12 +461,16 @@ def _placed_as_it_is(
     room: FreeCapacity, spec: JobSpec, option: Option, hosts: Sequence[Sequence[int]] | None, *, waits: bool
 ) -> PlacedGang | None:
     """A gang on these nodes, None: on any; for what waits until others have left no GPU is partitioned anew."""
+
+    def placed() -> PlacedGang | None:
+        return place(room, spec, option) if hosts is None else _on_hosts(room, spec, option, hosts)
+
     if waits and any(room.partitions.gpus.values()):
         with room.trying() as before:
-            found = place(room, spec, option)
+            found = placed()
             if found is None or found.pledged(before, room):
                 return None
-    return place(room, spec, option) if hosts is None else _on_hosts(room, spec, option, hosts)
+    return placed()
 
 
 def _on_hosts(
