@@ -177,8 +177,8 @@ def _quorate(source: Source, wheel: Path, folder: Path, architecture: str) -> It
 def compile_alike(packages: Path, folder: Path) -> None:
     """Compile what lies in `packages`, which is `/opt/quorate` below `folder` in the image: the same source, the same bytes.
 
-    In a process of its own that has loaded nothing else. Compiled code says of each string whether it is one that the process has
-    already, so one that lives long would write each file a little differently.
+    In a process of its own that has loaded nothing else. Compiled code says of each string whether it is interned, and strings of
+    one character are the whole process's: what interns such a one changes each file that has it.
     """
     where = ["-s", str(folder), "-p", f"/{TARGET}", "--invalidation-mode", "unchecked-hash"]
     command = [sys.executable, "-S", "-P", "-m", "compileall", "-q", "-j", "1", *where, str(packages)]

@@ -335,8 +335,8 @@ class PreemptionProgram:
         """GPU for GPU: what leaves, leaves for a family that may have it, and no more for it than it gets."""
         used = sorted({served.family for served in self.served.values()})
         gpus, into = self.host.milli, defaultdict[int, dict[int, float]](dict)
-        able = _Exceptions(self._divided, self._least_larger())
-        for members in self._alike_that_leave(used):
+        able = _Exceptions(self._divided(), self._least_larger())
+        for members in self._alike_that_leave(used, able.divided):
             group, most = len(self.groups), float(gpus[members].sum())
             self.groups.append(tuple(members))
             terms = {self.leaving[number]: -float(gpus[number]) for number in members}
@@ -378,17 +378,16 @@ class PreemptionProgram:
             least[served.family] = min(gained, least.get(served.family, inf))
         return least
 
-    @property
     def _divided(self) -> set[int]:
         """The gangs of which several parts may leave, by what they can't do without."""
         base = self.attempts.evictable.allocations.base
         return {gang for gang, parts in Counter(int(base[number]) for number in self.leaving).items() if parts > 1}
 
-    def _alike_that_leave(self, families: Sequence[int]) -> Iterable[list[int]]:
+    def _alike_that_leave(self, families: Sequence[int], divided: Collection[int]) -> Iterable[list[int]]:
         """Groups of holders that are alike in what they cost and in which families they may leave for; parts of each gang apart."""
         held = self.attempts.evictable.allocations
         queues = {queue: place for place, queue in enumerate(held.own)}
-        alike, divided = defaultdict[tuple[int, ...], list[int]](list), self._divided
+        alike = defaultdict[tuple[int, ...], list[int]](list)
         for number in self.leaving:
             gang = int(held.base[number]) if held.base[number] in divided else -1
             means = (int(self.families[known].means[number]) for known in families)

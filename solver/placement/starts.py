@@ -74,6 +74,11 @@ class JobStart:
         """Its tasks, each with what it takes."""
         return held_by(self.candidate.job.spec, self.option, self.placed.tasks)
 
+    def joined(self, before: JobStart) -> tuple[TaskPlacement, ...]:
+        """The tasks by which it has grown since."""
+        there = {(task.group, task.index) for task in before.placed.tasks}
+        return tuple(task for task in self.placed.tasks if (task.group, task.index) not in there)
+
     @property
     def misfit(self) -> float:
         """How far from its wishes, in GPUs: down its list of types, and further apart."""

@@ -94,8 +94,7 @@ def _of_max(reason: QuotaMax | QuotaChanges) -> str:
     would_be = MilliGpu(reason.used + reason.wanted)
     short, queue = f"{_lacking(would_be, reason.max)} {reason.unit}", reason.queue
     if reason.kept_back is not None:
-        lent = min(_lacking(would_be, reason.max), reason.kept_back)
-        return f"{lent} {reason.unit} more lent by queue {queue}{_where(reason)}"
+        return f"{reason.to_lend} {reason.unit} more lent by queue {queue}{_where(reason)}"
     if reason.user is not None:
         return f"{short} less held by the same user in queue {queue}"
     return f"{short} less held in queue {queue}, or its max at {would_be}"

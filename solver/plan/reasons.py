@@ -55,6 +55,11 @@ class QuotaMax(Reason, frozen=True, tag="quota-max"):
         return {"cpu": "cores", "memory": "GiB of memory"}[self.resource] if self.resource else self.gpu_type
 
     @property
+    def to_lend(self) -> MilliGpu:
+        """How much more the queue that keeps something back has to lend: all of that, at most."""
+        return MilliGpu(max(0, min(self.used + self.wanted - self.max, self.kept_back or 0)))
+
+    @property
     def is_ahead(self) -> bool:
         """Whether this binds only once something else that the job waits for has come."""
         return bool(self.with_gpus or self.with_guarantee)

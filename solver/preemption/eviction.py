@@ -371,8 +371,9 @@ class Preemptor:
         for side in self._sides(preemptor, tier):
             for request in requests:
                 for lawful in self._each_lawful(side, request, preemptor):
-                    found = Fewest(self.attempts).find(request, lawful)
-                    found = found and Fewest(self.attempts).with_one_unit(found, lawful)
+                    fewest = Fewest(self.attempts)
+                    found = fewest.find(request, lawful)
+                    found = found and fewest.with_one_unit(found, lawful)
                     if found and self._keeps_to_limits(found, preemptor) and self._is_fair(found):
                         yield found
                     self._refused |= found is not None

@@ -52,12 +52,12 @@ class LendingAhead:
             }
             if wanted and (added or raised):
                 lends = {
-                    reason.queue: _to_lend(reason)
+                    reason.queue: reason.to_lend
                     for reason in reasons
                     if isinstance(reason, QuotaMax) and reason.gpu_type == gpu_type and reason.kept_back is not None
                 }
                 for ahead in self._then(spec.queue, gpu_type, wanted, added, raised):
-                    if _to_lend(ahead) > lends.get(ahead.queue, 0):
+                    if ahead.to_lend > lends.get(ahead.queue, 0):
                         yield ahead
 
     def _then(
@@ -80,11 +80,6 @@ class LendingAhead:
         grows = next((name for name in reversed(shares.tree.path(queue)) if QuotaLine(name, gpu_type) in raised), None)
         for reason in not_lent(queue, {gpu_type: wanted}, weights, shares.tree):
             yield msgspec.structs.replace(reason, with_gpus=MilliGpu(added), with_guarantee=grows)
-
-
-def _to_lend(reason: QuotaMax) -> int:
-    """How much more a queue has to lend: all that it keeps back, at most."""
-    return min(reason.used + reason.wanted - reason.max, reason.kept_back or 0)
 
 
 def _added(spec: JobSpec, option: Option, gpu_type: GpuType, reasons: Iterable[AnyReason]) -> int:

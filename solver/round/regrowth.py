@@ -89,10 +89,8 @@ def growths(
 
 
 def _growth(before: JobStart, after: JobStart) -> GangGrowth:
-    known = {(task.group, task.index) for task in before.placed.tasks}
-    tasks = tuple(task for task in after.placed.tasks if (task.group, task.index) not in known)
     charge = {gpu_type: milli - before.charge[gpu_type] for gpu_type, milli in after.charge.items()}
-    return GangGrowth(after, tasks, charge)
+    return GangGrowth(after, after.joined(before), charge)
 
 
 def with_grown(snapshot: Snapshot, grown: Sequence[GangGrowth]) -> Snapshot:

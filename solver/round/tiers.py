@@ -31,7 +31,7 @@ from solver.model.workload import JobName, QueueName
 from solver.placement.fit import Fit
 from solver.placement.growth import LINES, grow_all
 from solver.placement.placement import PlacedGang, least_tasks
-from solver.placement.starts import JobStart, layer_names, layer_values
+from solver.placement.starts import JobStart, held_by, layer_names, layer_values
 from solver.placement.strain import strain_of
 from solver.plan.plan import Certificate
 from solver.policy.policy import Policy
@@ -318,16 +318,15 @@ class RoundState:
             return
         count, room = len(self.starts), self.room.copy()
         headroom, users, after = self._grown(before, room)
-        joining = [_joining(old, new) for old, new in zip(before, after, strict=True)]
+        promised = [new.joined(old) for old, new in zip(before[count:], after[count:], strict=True)]
         # What starts now may have GPUs partitioned anew for it; nothing of these is there yet to be promised.
-        if any(more.pledged(self.room.partitions, room) for more in joining[count:]):
+        if any(PlacedGang(more, 0.0).pledged(self.room.partitions, room) for more in promised):
             room = self.room.copy()
             headroom, users, after = self._grown(self.starts, room)
             after += before[count:]
-            joining = [_joining(old, new) for old, new in zip(before, after, strict=True)]
         self.soon = self.soon.copy()
-        for new, more in zip(after, joining, strict=True):
-            self.soon.occupy((task, shape) for task, shape in new.held if task in more.tasks)
+        for old, new in zip(before, after, strict=True):
+            self.soon.occupy(held_by(new.candidate.job.spec, new.option, new.joined(old)))
         self.room, self.shares = room, _with_more(self.shares, headroom, users)
         self.starts = after[:count]
         self.promises = [
@@ -508,12 +507,6 @@ def overtaken(alike: Sequence[StartCandidate], inside: Mapping[JobName, JobStart
         elif 0 < later[queue] < max((sum(option.charge.values()) for option in candidate.options), default=0):
             found.append(candidate)
     yield from reversed(found)
-
-
-def _joining(before: JobStart, after: JobStart) -> PlacedGang:
-    """The tasks by which a start has grown."""
-    there = {(task.group, task.index) for task in before.placed.tasks}
-    return PlacedGang(tuple(task for task in after.placed.tasks if (task.group, task.index) not in there), 0.0)
 
 
 def _decided(making: Preemptor, able: Iterable[StartCandidate]) -> frozenset[JobName]:
