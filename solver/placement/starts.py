@@ -144,15 +144,17 @@ def layer_values(
     """What the starts are worth in each layer, in GPUs, in the order of `layer_names`; the last two count downwards from 0.
 
     The fair and the left-over layers count all that their sub-layer got inside a fair share, or at all: what the layers
-    above settled is part of it, so only the rest can differ. `outside`: starts that are counted inside no share.
+    above settled is part of it, so only the rest can differ. `outside`: starts whose least size is counted inside no share here;
+    what they have grown by is, as any other's.
     """
     milli: dict[Segment, int] = {}
     weight: dict[Segment, float] = {}
-    for start in starts:
-        for segment, count in segments_of(start.candidate, start.option, start.charge):
-            milli[segment] = milli.get(segment, 0) + count
-            weight[segment] = start.candidate.weight
     every, headroom = (*starts, *outside), QuotaHeadroom(shares)
+    for number, start in enumerate(every):
+        for segment, count in segments_of(start.candidate, start.option, start.charge):
+            if number < len(starts) or segment.sub_layer.growth:
+                milli[segment] = milli.get(segment, 0) + count
+                weight[segment] = start.candidate.weight
     entitled = _by_layer(parts_inside(milli, headroom.entitled), weight, sub_layers)
     fair = _by_layer(parts_inside(milli, headroom.fair), weight, sub_layers)
     served = dict.fromkeys(sub_layers, 0.0)

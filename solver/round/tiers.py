@@ -542,7 +542,7 @@ def _conclude(this: RoundState, answer: StartDecision, room: FreeCapacity) -> De
     sub_layers = sub_layers_of(candidates)
     served = (*starts, *(promise.start for promise in promises))
     displacing = [start for start in served if start.candidate.job.name in this.displacing]
-    held = after.beside([(start.queue, start.charge) for start in displacing])
+    held = after.beside([(start.queue, start.option.charge) for start in displacing])
     others = [start for start in served if start.candidate.job.name not in this.displacing]
     values = layer_values(others, sub_layers, held, displacing)
     values = _with_displacing(values, sub_layers, displacing, this.displacing)
@@ -594,17 +594,14 @@ def _needed(this: RoundState, answer: StartDecision) -> tuple[NewNomination, ...
 def _with_displacing(
     values: Sequence[float], sub_layers: Sequence[SubLayer], starts: Iterable[JobStart], tiers: Mapping[JobName, Tier]
 ) -> tuple[float, ...]:
-    """The layers, with jobs that displace lower work of their queue: they are inside before that is."""
+    """The layers, with jobs that displace lower work of their queue: at their least size they are inside before that is."""
     more, place = list(values), {layer: number for number, layer in enumerate(sub_layers)}
     for start in starts:
         candidate, least = start.candidate, sum(start.option.charge.values()) / MILLI_PER_GPU
         for number, tier in enumerate(COUNTED):
             # What lies inside a guarantee is inside the fair share.
             if tiers[candidate.job.name] in ("entitled", tier):
-                first = number * len(sub_layers)
-                more[first + place[candidate.sub_layer]] += candidate.weight * least
-                if start.growth:
-                    more[first + place[candidate.sub_layer.of_growth]] += candidate.weight * start.growth
+                more[number * len(sub_layers) + place[candidate.sub_layer]] += candidate.weight * least
     return tuple(round(value, 9) for value in more)
 
 
