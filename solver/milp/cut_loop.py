@@ -13,7 +13,7 @@ from itertools import islice, product
 from math import inf, isinf
 
 from solver.capacity.free_capacity import FreeCapacity
-from solver.milp.certificate import same
+from solver.milp.certificate import in_step, same
 from solver.milp.conversion import point_of, starts_of
 from solver.milp.cuts import Excuse, ServedGangs, Wanted, forbid
 from solver.milp.exact_packing import Hosts, PackingRequest, PackingSearch, TooManyWaysError
@@ -57,10 +57,30 @@ class ByProgram:
 
     def without_bounds(self) -> ByProgram:
         """The same, where bounds of the program hold for some of the candidates alone."""
+        return self._without_bounds_from(0)
+
+    def without_refuted_bounds(self, values: Sequence[float], point: Callable[[], Floats]) -> ByProgram:
+        """The same, less what an answer of these values refutes: a bound that it exceeds, and all after it.
+
+        Only if the program admits its `point`: then the optimiser was wrong, as HiGHS 1.16.0 may be once some layers are locked in.
+        Else the program is wrong, which the checker is to tell.
+        """
+        reached = self.solution.reached[: in_step(values, self.solution)] if self.solution else ()
+        above = (
+            number
+            for number, (value, known) in enumerate(zip(values, reached, strict=False))
+            if value > known.bound and not same(value, known.bound)
+        )
+        first = next(above, None)
+        if first is None or not self.program.is_satisfied_by(point()):
+            return self
+        return self._without_bounds_from(first)
+
+    def _without_bounds_from(self, first: int) -> ByProgram:
         if self.solution is None:
             return self
-        reached = tuple(replace(known, bound=inf) for known in self.solution.reached)
-        return replace(self, solution=replace(self.solution, reached=reached))
+        open_ = (replace(known, bound=inf) for known in self.solution.reached[first:])
+        return replace(self, solution=replace(self.solution, reached=(*self.solution.reached[:first], *open_)))
 
 
 @dataclass(slots=True)

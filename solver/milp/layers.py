@@ -125,7 +125,7 @@ class Layers:
         bound = self._relaxed(objective)
         gap = self.gap_of(objective)
         if gap is not None:
-            self._keep_if_better(objective)
+            self._keep_if_better(self.model, objective)
             if bound - self._value(objective) > max(TOLERANCE, gap) * max(1.0, abs(bound)):
                 bound = min(bound, self._branch_and_bound(objective, gap))
         value = self._value(objective)
@@ -147,25 +147,40 @@ class Layers:
         return -float(self.model.getInfo().objective_function_value)
 
     def _branch_and_bound(self, objective: Objective, gap: float) -> float:
-        self.model.setOptionValue("mip_rel_gap", gap)
-        self.model.setOptionValue("solve_relaxation", False)
+        bound = self._branched(self.model, objective, gap)
+        said = -float(self.model.getInfo().objective_function_value)
+        if self.improving and not self.models.cut and _gains(said, self._value(objective)):
+            # Its point breaks a row once all that is nearly whole is whole.
+            bound = min(bound, self._branched(self.models.copy(reduced=True), objective, gap))
+        return bound
+
+    def _branched(self, model: highspy.Highs, objective: Objective, gap: float) -> float:
+        """Branch and bound from the best point; returns what it says can't be exceeded."""
+        model.setOptionValue("mip_rel_gap", gap)
+        model.setOptionValue("solve_relaxation", False)
+        self.models.aim(model, objective)
         start = highspy.HighsSolution()
         start.col_value = self.best.tolist()
-        self.model.setSolution(start)
-        self.models.run(self.model)
-        self._keep_if_better(objective)
-        return -float(self.model.getInfo().mip_dual_bound)
+        model.setSolution(start)
+        self.models.run(model)
+        self._keep_if_better(model, objective)
+        return -float(model.getInfo().mip_dual_bound)
 
-    def _keep_if_better(self, objective: Objective) -> None:
+    def _keep_if_better(self, model: highspy.Highs, objective: Objective) -> None:
         if not self.improving:
             return
-        found = self.models.point(self.model)
+        found = self.models.point(model)
         if found is None or not self.models.program.is_satisfied_by(found):
             return
-        # A gain as small as what earlier layers may give up is none: once locked in, it would shut out points that are as good.
-        least = self._value(objective)
-        if objective.value(found) > least + 2 * TOLERANCE * max(1.0, abs(least)):
+        if _gains(objective.value(found), self._value(objective)):
             self.best = found
+
+
+def _gains(value: float, least: float) -> bool:
+    """Whether it is more. A gain as small as what earlier layers may give up is none: once locked in, it would shut out points
+    that are as good.
+    """
+    return value > least + 2 * TOLERANCE * max(1.0, abs(least))
 
 
 class QuietHighs(highspy.Highs):

@@ -144,7 +144,8 @@ class _Choice:
         improved = layer_values(by_program, self.sub_layers, self.shares)
         is_better, all_contend = better(improved, self.values), len(self.contending) == len(self.able)
         values, starts = (improved, by_program) if is_better else (self.values, self.first)
-        known = found if all_contend else found.without_bounds()
+        point = partial(point_of, starts, formulation, found.program, self.capacity)
+        known = found.without_refuted_bounds(values, point) if all_contend else found.without_bounds()
         answer = StartDecision(
             starts, self._by("mip" if is_better else "greedy", known), lambda: self._reached(values, known)
         )

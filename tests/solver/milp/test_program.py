@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import highspy
 import numpy as np
 import pulp
 import pytest
@@ -16,6 +17,7 @@ from solver.milp.classes import classes_of
 from solver.milp.conversion import point_of
 from solver.milp.formulation import Formulation
 from solver.milp.highs import optimise
+from solver.milp.layers import Models
 from solver.milp.optimiser import Effort, Program
 from solver.milp.pulp_model import optimise_by_pulp, stated
 from solver.milp.start_decision import able_to_start, cell_level
@@ -25,6 +27,7 @@ from solver.placement.greedy import greedy
 from solver.policy.policy import Policy
 from solver.queueing.demand import sub_layers_of
 from tests.drawn import worlds
+from tests.solver.laws.worlds import world_of
 from tests.solver.round.test_against_brute_force import candidates_of
 from tests.solver.worlds import policies, snapshots
 
@@ -78,6 +81,28 @@ def test_a_column_that_nothing_names_keeps_its_number() -> None:
         assert solution is not None
         assert solution.values[last] == 1.0
         assert solution.reached[0].bound == pytest.approx(1.0)
+
+
+def test_a_point_that_breaks_a_row_once_it_is_made_whole_is_looked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS admits a millionth of a whole. It was taken for a layer that nothing is found in."""
+    world = world_of("nodes n1=4 n2=4; queue a 8; wait v a 1x3 for 30m; wait w a 1x2 for 20m; wait x a 2x2 for 10m")
+    program, start = formulated(world.snapshot, world.policy)
+    known, spoilt = optimise(program, start, EFFORT), list[int]()
+    point = Models.point
+
+    def nearly(self: Models, model: highspy.Highs) -> Floats | None:
+        found = point(self, model)
+        if model is not self.stated or found is None:
+            return found
+        spoilt.append(1)
+        return np.full_like(found, -1.0)
+
+    monkeypatch.setattr(Models, "point", nearly)
+    anew = optimise(program, np.zeros_like(start), EFFORT)
+    assert spoilt
+    assert known is not None
+    assert anew is not None
+    assert [layer.value for layer in anew.reached] == pytest.approx([layer.value for layer in known.reached])
 
 
 def formulated(snapshot: Snapshot, policy: Policy) -> tuple[Program, Floats]:
