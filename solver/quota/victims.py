@@ -5,10 +5,13 @@ Base priority is the class's value: waiting never changes who yields to whom.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal, Protocol, TypeVar
+
+import msgspec
 
 from solver.model.cluster import GpuType, NodeName
 from solver.model.kept_columns import KeptValues
@@ -115,27 +118,40 @@ def gangs_of(
     kept: RoundCache | None = None,
     otherwise: PriorityClass | None = None,
 ) -> Iterator[HeldGang]:
-    """Every job that runs, or is in another of the phases, and has not been asked to stop or to shrink.
+    """Every job that runs, or is in another of the phases, and has not been asked to stop.
 
     What a preemptible elastic gang holds beyond its minima are holders of their own, right behind it in every line; but not
-    while it grows. `otherwise`: the class of those whose own the policy has no more; None: these are left out.
+    while it grows. A gang that shrinks stands in line with what it keeps, and is asked for no more meanwhile. `otherwise`: the
+    class of those whose own the policy has no more; None: these are left out.
     """
-    gpu_types = snapshot.gpu_types
-    asked = {(intent.job, intent.attempt) for intent in snapshot.in_flight.intents if intent.kind in ("stop", "shrink")}
-    growing = {intent.job for intent in snapshot.in_flight.intents if intent.kind == "grow"}
+    gpu_types, asked = snapshot.gpu_types, _asked_in(snapshot)
 
     def gang_of(job: Job) -> HeldGang | None:
         known = policy.priority_class(job) or otherwise
         divisible = known is not None and known.preemptible and job.phase == "running"
         return HeldGang.of(job, known, gpu_types, divisible=divisible) if known is not None else None
 
-    jobs = [job for job in snapshot.jobs if job.phase in phases and (job.name, job.attempt) not in asked]
+    jobs = [job for job in snapshot.jobs if job.phase in phases and (job.name, job.attempt) not in asked["stop"]]
     gangs: KeptValues[Job, HeldGang | None] = KeptValues() if kept is None else kept.lasting("gangs", KeptValues)
     for job, gang in zip(jobs, gangs.of(jobs, gang_of, policy, gpu_types, otherwise), strict=True):
-        if gang is not None and job.name in growing:
-            yield HeldGang.of(job, gang.holders[0].priority_class, gpu_types, divisible=False)
-        elif gang is not None:
+        if gang is None:
+            continue
+        known = gang.holders[0].priority_class
+        if (job.name, job.attempt) in asked["shrink"]:
+            stays = msgspec.structs.replace(job, leaves="not", held_by="")
+            yield HeldGang.of(stays, known, gpu_types, divisible=False)
+        elif (job.name, job.attempt) in asked["grow"]:
+            yield HeldGang.of(job, known, gpu_types, divisible=False)
+        else:
             yield gang
+
+
+def _asked_in(snapshot: Snapshot) -> Mapping[str, Collection[tuple[JobName, int]]]:
+    """By kind, the attempts that were asked for something."""
+    asked = defaultdict[str, set[tuple[JobName, int]]](set)
+    for intent in snapshot.in_flight.intents:
+        asked[intent.kind].add((intent.job, intent.attempt))
+    return asked
 
 
 def holders_of(

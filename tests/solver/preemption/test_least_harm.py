@@ -126,7 +126,12 @@ class EverySet:
         """What is free needs no guarantee; for what others hold the preemptor has to lie inside its own."""
         gone = {victim.name for victim in victims}
         stay = [known for known in self.snapshot.jobs if known.placement and known.name not in gone]
-        return self._has_place(stay) and (not victims or self._is_inside(stay))
+        return self._has_place(stay) and (not victims or (self._is_inside(stay) and self._is_gpu_for_gpu(victims)))
+
+    def _is_gpu_for_gpu(self, victims: Sequence[Victim]) -> bool:
+        """No more leave than it gets, but for the rest of one of them."""
+        gpus = sorted(victim.holder.gpus for victim in victims)
+        return sum(gpus[:-1]) < self.preemptor.spec.gpus
 
     def _is_inside(self, stay: Sequence[Job]) -> bool:
         owned = sum(task.gpus for known in stay if known.spec.queue == "owner" for task in known.placement)

@@ -76,7 +76,7 @@ def crowded_racks(draw: st.DrawFn) -> tuple[Snapshot, Policy, int]:
             size = min(draw(st.sampled_from([0, 1, 1, 2, 2])), PER_NODE - place)
             if size:
                 devices = [f"{node}/{number}" for number in range(place, place + size)]
-                age = draw(st.integers(1, 600))
+                age = draw(st.integers(10, 600))  # long enough that nothing protects them
                 jobs.append(running(f"j{node}{place}", "lent", spec_of("lent", size), devices, age))
             place += max(size, 1)
     guaranteed = draw(st.integers(1, 7))
