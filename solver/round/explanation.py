@@ -88,8 +88,9 @@ class RoundExplanation:
 
     @cached_property
     def _awaiting(self) -> Sequence[StartCandidate]:
-        """Jobs that are to start once their queue has another quota, as they would be served then."""
-        judged = [(job, self.admissions[job.name]) for job in self.snapshot.pending if job.name in self.admissions]
+        """Jobs that are to start once their queue has another quota, as they would be served then, if they are promised nothing."""
+        waiting = [job for job in self.snapshot.pending if job.name not in self.nominations.jobs]
+        judged = [(job, self.admissions[job.name]) for job in waiting if job.name in self.admissions]
         then = [(job, admission.then) for job, admission in judged if admission.then and not admission.holds]
         return in_order(then, self.policy, self.decision.shares, self.snapshot.time) if then else ()
 
