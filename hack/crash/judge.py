@@ -142,7 +142,8 @@ def cut_short(ran: Iterable[Interval], records: Iterable[JobRecord], history: Hi
     """
     for record, attempt, tasks in _limited(ran, records, history):
         limit = record.spec.time_limit or 0
-        ends = [task.end for task in tasks if task.end is not None]
+        # What was lost with its machine no limit has ended, though it may be asked for before that is known.
+        ends = [task.end for task in tasks if task.end is not None and task.state != "lost"]
         if ends and max(ends) < max(task.begin for task in tasks) + limit * (1 - SLEW) - spare:
             yield f"cut short: {record.name} in attempt {attempt} at {max(ends)}, of {limit} ms: {tasks}"
 

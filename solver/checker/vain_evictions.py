@@ -176,7 +176,8 @@ class _Evictions:
             return False  # It has others leave only since it lies inside its guarantee once they have.
         if beneficiary.spec.queue != queue:
             return True
-        return not self._takes_from_others[step.beneficiary]
+        # What rests after an eviction borrows nothing: work of its own queue leaves until all of it lies inside the guarantee.
+        return not beneficiary.evicted_at and not self._takes_from_others[step.beneficiary]
 
     @cached_property
     def _takes_from_others(self) -> Mapping[JobName, bool]:
