@@ -59,7 +59,8 @@ def test_a_container_goes_to_a_node_that_runs_those(plane: ControlPlane, origin:
             boxed = msgspec.structs.replace(sh("echo in $container"), container=Container(IMAGE))
             for number in range(4):
                 client.submit(JobName(f"job-{number}"), boxed)
-                assert client.wait(f"job-{number}", timeout_s=120).state == "succeeded"
+                ended = client.wait(f"job-{number}", timeout_s=120)
+                assert ended.state == "succeeded", ended
                 assert client.log(f"job-{number}") == b"in podman\n"
             assert not list((without.folder / "tasks" / "forgotten").iterdir())
             assert len(list((having.folder / "tasks").glob("*/job-*"))) == 4

@@ -27,7 +27,8 @@ class Hardware:
 
     def news(self, now: Instant, *, whole: bool) -> tuple[NodeFacts, ...]:
         """What differs from what was told last; `whole`: nothing was told yet to the one that listens now."""
-        if self._read_at is None or not 0 <= now - self._read_at < READ_EVERY:
+        # Of a node that has just joined there is nothing to ask until it is told which GPUs are its own: that is a moment later.
+        if self._known is None or self._read_at is None or not 0 <= now - self._read_at < READ_EVERY:
             self._known, self._read_at = self._read(now), now
         if self._known is None or (
             not whole and self._told is not None and _steady(self._told) == _steady(self._known)

@@ -44,3 +44,12 @@ def test_facts_are_told_when_they_are_news(tmp_path: Path) -> None:
     assert told.gpus[0].lost
     assert deeds.changes(first.cursor).facts == ()
     assert deeds.changes(Cursor(0)).facts == (told,)
+
+
+def test_a_node_that_has_just_joined_is_asked_again_until_there_is_something_to_ask() -> None:
+    """Until it had said that it runs no containers, jobs in containers were placed there: for five seconds."""
+    known: NodeFacts | None = None
+    hardware = Hardware(lambda _: known)
+    assert hardware.news(Instant(0), whole=True) == ()
+    known = NodeFacts(NODES[0].name, Instant(0), containers=False)
+    assert hardware.news(Instant(1), whole=False) == (known,)
