@@ -176,7 +176,7 @@ class _Evictions:
             return False  # It has others leave only since it lies inside its guarantee once they have.
         if beneficiary.spec.queue != queue:
             return True
-        # What rests after an eviction borrows nothing: work of its own queue leaves until all of it lies inside the guarantee.
+        # What was evicted may rest, and borrows nothing then: work of its own queue leaves until it lies inside the guarantee.
         return not beneficiary.evicted_at and not self._takes_from_others[step.beneficiary]
 
     @cached_property

@@ -151,14 +151,15 @@ class Layers:
         said = -float(self.model.getInfo().objective_function_value)
         if self.improving and not self.models.cut and _gains(said, self._value(objective)):
             # Its point breaks a row once all that is nearly whole is whole.
-            bound = min(bound, self._branched(self.models.copy(reduced=True), objective, gap))
+            anew = self.models.copy(reduced=True)
+            self.models.aim(anew, objective)
+            bound = min(bound, self._branched(anew, objective, gap))
         return bound
 
     def _branched(self, model: highspy.Highs, objective: Objective, gap: float) -> float:
         """Branch and bound from the best point; returns what it says can't be exceeded."""
         model.setOptionValue("mip_rel_gap", gap)
         model.setOptionValue("solve_relaxation", False)
-        self.models.aim(model, objective)
         start = highspy.HighsSolution()
         start.col_value = self.best.tolist()
         model.setSolution(start)

@@ -50,7 +50,6 @@ def test_bounds_of_an_optimiser_are_not_kept_where_the_round_refutes_them() -> N
     told = solve(world.snapshot, world.policy, short_of)
     assert violations(world.snapshot, world.policy, told) == ()
     first = told.certificate.layers[0]
-    assert told.certificate.stage in ("mip", "greedy")
     assert first.bound >= first.value > 0
 
 
